@@ -1,0 +1,2 @@
+"""The rules."""
+from ._exceptions import *  # noqa: F403
