@@ -1,1 +1,7 @@
-"""."""
+"""The `loopscope` command."""
+
+from __future__ import annotations
+
+from ._app import main
+
+__all__ = ["main"]

@@ -1,0 +1,61 @@
+# Two commands for a fresh machine with Python >= 3.11 and make:
+#   make demo   sets up, imports the sample traces, opens the dashboard on http://127.0.0.1:8501
+#   make test   sets up, runs every test
+PYTHON ?= python3
+VENV   ?= .venv
+PORT   ?= 8501
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test check bench docs setup clean help
+
+help:
+	@echo "make demo    set up, import the sample traces, open the dashboard"
+	@echo "make test    set up, run every test (browser tests need Chromium: apt-get install chromium)"
+	@echo "make check   lint, format, types, docs"
+	@echo "make bench   measurements, each as a ratio against a baseline of the same run"
+	@echo "make docs    write the generated parts of docs/ again"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Loopscope needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); echo "Could not make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+
+# The constraints file holds the versions that were tested; an installed set is kept until it changes.
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[dashboard]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.demo
+	$(BIN)/loopscope demo --port $(PORT)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The packages import each other as loopscope.*, which the type checker finds through links.
+build/typed/loopscope: pyproject.toml
+	@mkdir -p $@
+	@for p in guard collector replay dashboard cli sample_traces; do ln -sfn ../../../$$p $@/$$p; done
+	@touch $@
+
+check: $(VENV)/.dev build/typed/loopscope
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/python docs/check.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/make_cli_docs.py
+
+bench: $(VENV)/.dev
+	@for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,96 @@
+"""The command tree, and how a failure becomes one line and an exit code.
+
+Exit codes: 0 done, 2 bad input or a refusal (one line on stderr says what, where, what to do),
+70 a bug in Loopscope, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version as distribution_version
+
+import typer
+
+from ..guard import LoopscopeError
+from . import _analysis, _demo, _doctor, _import, _query, _report, _serve
+from ._output import one_line, print_error
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="loopscope",
+    help="See where LLM agents go round in circles, and tune the guard that stops them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+app.command("demo")(_demo.demo)
+app.command("serve")(_serve.serve)
+app.command("import")(_import.import_)
+app.command("replay")(_analysis.replay)
+app.command("sweep")(_analysis.sweep)
+app.command("incidents")(_analysis.incidents)
+app.command("errors")(_analysis.errors)
+app.command("report")(_report.report)
+app.command("query")(_query.query)
+app.command("doctor")(_doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"loopscope {distribution_version('loopscope')}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(  # noqa: ARG001
+        False, "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """See where LLM agents go round in circles, and tune the guard that stops them."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code. Never lets a traceback out."""
+    try:
+        code = app(args=list(sys.argv[1:] if args is None else args), standalone_mode=False)
+    except LoopscopeError as error:
+        print_error(str(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        print_error("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`loopscope … | head`): nothing left to say.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
+    except typer.Exit as done:
+        return done.exit_code
+    except Exception as error:  # noqa: BLE001
+        return _report_unexpected(error)
+    return code if isinstance(code, int) else 0
+
+
+def _report_unexpected(error: Exception) -> int:
+    usage = getattr(error, "format_message", None)
+    if callable(usage):  # typer's own family: a wrong option, a missing argument
+        context = getattr(error, "ctx", None)
+        where = f" (see {context.command_path} --help)" if context is not None else ""
+        text = one_line(str(usage()))
+        if not text:  # `loopscope` alone: the help was asked for by saying nothing
+            return 0
+        print_error(text.rstrip(".") + where)
+        return 2
+    if os.environ.get("LOOPSCOPE_DEBUG"):
+        traceback.print_exc()
+    print_error(
+        f"unexpected {type(error).__name__}: {one_line(str(error))} — this is a bug in Loopscope; "
+        "set LOOPSCOPE_DEBUG=1 to see where, and please report it"
+    )
+    return 70

@@ -1,0 +1,66 @@
+"""Options that several commands share, spelled and explained once."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..guard import GuardPolicy, PolicyError
+
+__all__ = ["Db", "Format", "FormatOption", "PolicyFile", "default_db", "load_policy"]
+
+
+class Format(StrEnum):
+    """How a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def default_db() -> Path:
+    """`LOOPSCOPE_DB`, else traces.duckdb in the current folder."""
+    return Path(os.environ.get("LOOPSCOPE_DB") or "traces.duckdb")
+
+
+Db = Annotated[
+    Path,
+    typer.Option(
+        "--db",
+        help="The database file.",
+        envvar="LOOPSCOPE_DB",
+        show_default="traces.duckdb",
+        default_factory=default_db,
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--policy", help="A guard policy file (TOML), as the dashboard saves it.")
+]
+
+
+def load_policy(file: Path | None, nudge: str | None = None, block: str | None = None) -> GuardPolicy:
+    """The policy of `file` (the default policy without one) with the thresholds given beside it.
+
+    `nudge` and `block` are whole numbers from 1, or "off". Raises PolicyError.
+    """
+    policy = GuardPolicy.from_file(file) if file is not None else GuardPolicy()
+    changes: dict[str, int | None] = {}
+    if nudge is not None:
+        changes["nudge_threshold"] = _threshold("--nudge", nudge)
+    if block is not None:
+        changes["block_threshold"] = _threshold("--block", block)
+    return policy.replace(**changes) if changes else policy
+
+
+def _threshold(option: str, text: str) -> int | None:
+    if text.lower() in {"off", "none"}:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise PolicyError(f"{option} {text!r}: give a whole number from 1, or 'off'") from None

@@ -1,0 +1,92 @@
+"""Printing: tables for people, JSON and CSV for programs, one line for errors.
+
+Everything a trace contributes is hostile: control characters (ANSI escapes among them) and
+bidirectional overrides are shown as `\\x1b`-style text, and rich markup is never interpreted.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["console", "one_line", "plain", "print_csv", "print_error", "print_json", "print_table"]
+
+# C0 and C1 controls but tab and newline, line/paragraph separators, bidi marks and isolates.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(value: object) -> str:
+    """`value` as text that a terminal shows and does not obey."""
+    text = "" if value is None else str(value)
+    return _UNSAFE.sub(lambda m: ascii(m.group())[1:-1], text)
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """`text` on one line, safe for a terminal, cut to `limit` characters."""
+    flat = " ".join(plain(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def console() -> Console:
+    """Where results go. Markup, emoji codes and guessing of paths are off: content is not ours."""
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+def print_error(text: str) -> None:
+    """One line on stderr."""
+    print(f"loopscope: {one_line(text, 1000)}", file=sys.stderr)  # noqa: T201
+
+
+def print_json(value: object) -> None:
+    """`value` as indented JSON with stable key order as given."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))  # noqa: T201
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows as CSV; text that a spreadsheet would take for a formula is quoted with a leading '."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_csv_cell(row.get(column)) for column in columns])
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    if isinstance(value, list | dict | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else value
+
+
+def print_table(
+    columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], *, title: str | None = None, width: int = 60
+) -> None:
+    """Rows as a table. `columns` maps a key of the rows to its heading; numbers stand to the right."""
+    rows = list(rows)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for key, heading in columns.items():
+        numeric = any(isinstance(row.get(key), int | float) for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(key), width) for key in columns))
+    console().print(table)
+
+
+def _cell(value: object, width: int) -> Text:
+    if value is None:
+        return Text("–")
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if isinstance(value, float):
+        return Text(f"{value:,.2f}")
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    return Text(one_line(str(value), width))
