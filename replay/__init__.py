@@ -1,1 +1,81 @@
-"""."""
+"""The rules re-run over the store: verdicts, sweeps, incidents, error kinds, reports.
+
+Every function takes a leased DuckDB cursor (`Store.lease()`), only reads, and gives plain frozen
+data. `Filters` choose what is reported and never change a verdict.
+"""
+
+from ._coverage import coverage, filter_options
+from ._errors import error_breakdown
+from ._incidents import find_incidents, incident_detail
+from ._overview import overview
+from ._replay import ReplayResult, call_verdicts, replay, sweep
+from ._requests import failed_requests
+from ._types import (
+    SCHEMA_VERSION,
+    Change,
+    Coverage,
+    DialectCoverage,
+    ErrorBreakdown,
+    ErrorBucket,
+    ErrorCell,
+    ErrorGroup,
+    FailedRequest,
+    FailedRequests,
+    Figures,
+    FilterOptions,
+    Filters,
+    Incident,
+    IncidentCall,
+    IncidentDetail,
+    IncidentKind,
+    NamedCount,
+    NotCountedReason,
+    Overview,
+    RunInfo,
+    SweepRow,
+    TextChange,
+    TimeBucket,
+    Totals,
+)
+from .reports import FORMATS, report
+
+__all__ = [
+    "FORMATS",
+    "SCHEMA_VERSION",
+    "Change",
+    "Coverage",
+    "DialectCoverage",
+    "ErrorBreakdown",
+    "ErrorBucket",
+    "ErrorCell",
+    "ErrorGroup",
+    "FailedRequest",
+    "FailedRequests",
+    "Figures",
+    "FilterOptions",
+    "Filters",
+    "Incident",
+    "IncidentCall",
+    "IncidentDetail",
+    "IncidentKind",
+    "NamedCount",
+    "NotCountedReason",
+    "Overview",
+    "ReplayResult",
+    "RunInfo",
+    "SweepRow",
+    "TextChange",
+    "TimeBucket",
+    "Totals",
+    "call_verdicts",
+    "coverage",
+    "error_breakdown",
+    "failed_requests",
+    "filter_options",
+    "find_incidents",
+    "incident_detail",
+    "overview",
+    "replay",
+    "report",
+    "sweep",
+]

@@ -1,0 +1,19 @@
+"""LLM requests that failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._types import FailedRequests, Filters
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["failed_requests"]
+
+
+def failed_requests(
+    con: duckdb.DuckDBPyConnection, filters: Filters = Filters(), *, limit: int = 200, offset: int = 0
+) -> FailedRequests:
+    """Failed LLM requests, newest first. The tool filter does not apply."""
+    raise NotImplementedError
