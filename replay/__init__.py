@@ -11,6 +11,7 @@ from ._overview import overview
 from ._replay import ReplayResult, call_verdicts, replay, sweep
 from ._requests import failed_requests
 from ._types import (
+    ALL,
     SCHEMA_VERSION,
     Change,
     Coverage,
@@ -40,6 +41,7 @@ from ._types import (
 from .reports import FORMATS, report
 
 __all__ = [
+    "ALL",
     "FORMATS",
     "SCHEMA_VERSION",
     "Change",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import Coverage, FilterOptions, Filters
+from ._types import ALL, Coverage, FilterOptions, Filters
 
 if TYPE_CHECKING:
     import duckdb
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["coverage", "filter_options"]
 
 
-def coverage(con: duckdb.DuckDBPyConnection, filters: Filters = Filters()) -> Coverage:
+def coverage(con: duckdb.DuckDBPyConnection, filters: Filters = ALL) -> Coverage:
     """How much of the calls was recorded, per dialect, with the setting that would record more."""
     raise NotImplementedError
 

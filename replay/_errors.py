@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import ErrorBreakdown, Filters
+from ._types import ALL, ErrorBreakdown, Filters
 
 if TYPE_CHECKING:
     import duckdb
@@ -16,7 +16,7 @@ __all__ = ["error_breakdown"]
 
 def error_breakdown(
     con: duckdb.DuckDBPyConnection,
-    filters: Filters = Filters(),
+    filters: Filters = ALL,
     policy: GuardPolicy | None = None,
     *,
     buckets: int = 48,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import Filters, Incident, IncidentDetail
+from ._types import ALL, Filters, Incident, IncidentDetail
 
 if TYPE_CHECKING:
     import duckdb
@@ -15,7 +15,7 @@ __all__ = ["find_incidents", "incident_detail"]
 
 
 def find_incidents(
-    con: duckdb.DuckDBPyConnection, filters: Filters = Filters(), policy: GuardPolicy | None = None
+    con: duckdb.DuckDBPyConnection, filters: Filters = ALL, policy: GuardPolicy | None = None
 ) -> list[Incident]:
     """All incidents that touch the filter, worst (most repeated calls) first.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import Filters, Overview
+from ._types import ALL, Filters, Overview
 
 if TYPE_CHECKING:
     import duckdb
@@ -15,7 +15,7 @@ __all__ = ["overview"]
 
 
 def overview(
-    con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = Filters(), *, buckets: int = 48
+    con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = ALL, *, buckets: int = 48
 ) -> Overview:
     """One sentence, figures, calls over time by verdict, tools and agents, newest incidents."""
     raise NotImplementedError

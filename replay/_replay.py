@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._types import Coverage, Filters, Incident, SweepRow, Totals
+from ._types import ALL, Coverage, Filters, Incident, SweepRow, Totals
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +36,7 @@ class ReplayResult:
         raise NotImplementedError
 
 
-def replay(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = Filters()) -> ReplayResult:
+def replay(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = ALL) -> ReplayResult:
     """Verdicts of `policy` over the recorded calls, counted."""
     raise NotImplementedError
 
@@ -45,7 +45,7 @@ def call_verdicts(
     con: duckdb.DuckDBPyConnection,
     policy: GuardPolicy,
     run_id: str | None = None,
-    filters: Filters = Filters(),
+    filters: Filters = ALL,
     *,
     limit: int | None = None,
     offset: int = 0,
@@ -64,7 +64,7 @@ def sweep(
     policy: GuardPolicy,
     nudges: Iterable[int | None],
     blocks: Iterable[int | None],
-    filters: Filters = Filters(),
+    filters: Filters = ALL,
 ) -> list[SweepRow]:
     """Totals for every pair of default thresholds; pairs with nudge ≥ block are left out.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import FailedRequests, Filters
+from ._types import ALL, FailedRequests, Filters
 
 if TYPE_CHECKING:
     import duckdb
@@ -13,7 +13,7 @@ __all__ = ["failed_requests"]
 
 
 def failed_requests(
-    con: duckdb.DuckDBPyConnection, filters: Filters = Filters(), *, limit: int = 200, offset: int = 0
+    con: duckdb.DuckDBPyConnection, filters: Filters = ALL, *, limit: int = 200, offset: int = 0
 ) -> FailedRequests:
     """Failed LLM requests, newest first. The tool filter does not apply."""
     raise NotImplementedError

@@ -10,6 +10,7 @@ from typing import Any
 from ..collector._records import ToolCall
 
 __all__ = [
+    "ALL",
     "SCHEMA_VERSION",
     "Change",
     "Coverage",
@@ -58,6 +59,10 @@ class Filters:
     run_ids: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     dialects: tuple[str, ...] = ()
+
+
+ALL = Filters()
+"""No filter: every call and request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._types import Filters
+from .._types import ALL, Filters
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,7 +21,7 @@ def report(
     incident_key: str | None,
     policy: GuardPolicy,
     format: str = "md",
-    filters: Filters = Filters(),
+    filters: Filters = ALL,
     *,
     db: str = "traces.duckdb",
 ) -> str:
