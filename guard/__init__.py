@@ -1,2 +1,69 @@
-"""The rules."""
-from ._exceptions import *  # noqa: F403
+"""The rules: which call repeats another, what came of it, and what a guard does about it.
+
+    from loopscope.guard import DuplicateCallGuard, GuardPolicy, Outcome
+
+    guard = DuplicateCallGuard(GuardPolicy(nudge_threshold=3, block_threshold=5))
+    verdict = guard.observe(tool_name="read_file", arguments={"path": "a"}, output="…", outcome=Outcome.SUCCESS)
+
+No third-party import and no input or output but the policy file and the templates.
+"""
+
+from ._canonical import (
+    DEFAULT_METADATA_KEYS,
+    FINGERPRINT_VERSION,
+    canonical_arguments,
+    fingerprint,
+    result_hash,
+    scope_key,
+)
+from ._exceptions import (
+    ImportFileError,
+    LoopscopeError,
+    NotFoundError,
+    OtlpDecodeError,
+    PolicyError,
+    SpoolError,
+    StoreBusyError,
+    StoreError,
+    StoreVersionError,
+)
+from ._guard import Action, DuplicateCallGuard, Escalation, Step, Verdict
+from ._guidance import ABORT_MARKER, GUIDANCE_MARKER, Guidance, strip_annotation
+from ._outcome import Classification, ErrorKind, Outcome, OutcomeFacts, classify_outcome
+from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy
+
+__all__ = [
+    "ABORT_MARKER",
+    "DEFAULT_METADATA_KEYS",
+    "FINGERPRINT_VERSION",
+    "GUIDANCE_MARKER",
+    "INHERIT",
+    "Action",
+    "Classification",
+    "DuplicateCallGuard",
+    "ErrorKind",
+    "Escalation",
+    "Guidance",
+    "GuardPolicy",
+    "ImportFileError",
+    "LoopscopeError",
+    "NotFoundError",
+    "OtlpDecodeError",
+    "Outcome",
+    "OutcomeFacts",
+    "PolicyError",
+    "SpoolError",
+    "Step",
+    "StoreBusyError",
+    "StoreError",
+    "StoreVersionError",
+    "Thresholds",
+    "ToolPolicy",
+    "Verdict",
+    "canonical_arguments",
+    "classify_outcome",
+    "fingerprint",
+    "result_hash",
+    "scope_key",
+    "strip_annotation",
+]
