@@ -1,0 +1,245 @@
+"""`loopscope replay`, `sweep`, `incidents`, `errors`: what the guard says of the recorded calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from ..guard import LoopscopeError
+from ._options import Db, Format, FormatOption, PolicyFile, load_policy
+from ._output import console, print_csv, print_json, print_table
+from ._store import reading
+
+__all__ = ["errors", "incidents", "replay", "sweep"]
+
+Nudge = Annotated[str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")]
+Block = Annotated[str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")]
+
+_TOTALS = {
+    "runs": "runs",
+    "calls": "calls",
+    "runs_nudged": "runs nudged",
+    "runs_blocked": "runs blocked",
+    "calls_nudged": "calls nudged",
+    "calls_blocked": "calls blocked",
+    "calls_after_block": "calls after a block",
+    "calls_avoidable": "  avoidable: their result was known already",
+    "calls_lost": "  lost: they brought something new",
+    "calls_unjudged": "  unjudged: failed, or content not recorded",
+}
+
+
+def replay(
+    db: Db,
+    policy: PolicyFile = None,
+    nudge: Nudge = None,
+    block: Block = None,
+    format: FormatOption = Format.TABLE,  # noqa: A002
+) -> None:
+    """Re-run the duplicate-call guard over the recorded calls and count what it would have done."""
+    from .. import replay as engine
+
+    rules = load_policy(policy, nudge, block)
+    with reading(db) as connection:
+        result = engine.replay(connection, rules).to_json()
+    if format is Format.JSON:
+        print_json(result)
+        return
+    totals, exact = result["totals"], result["totals"]["exact"]
+    rows = [{"what": key, "total": totals[key], "exact": exact[key]} for key in _TOTALS]
+    if format is Format.CSV:
+        print_csv(("what", "total", "exact"), rows)
+        return
+    for row in rows:
+        row["what"] = _TOTALS[row["what"]]
+    print_table({"what": "", "total": "total", "exact": "of it exact"}, rows, title=_policy_line(rules))
+    console().print(
+        "Exact: up to and including each run's first nudge or block that the recorded agent did not see. "
+        "The rest is projected: after that, a live agent might have done something else.",
+        style="dim",
+    )
+    _print_coverage(result["coverage"])
+    incidents_found = result["incidents"]
+    if incidents_found:
+        console().print(f"\n{len(incidents_found):,} incidents; see them with: loopscope incidents --db {db}")
+
+
+def _policy_line(rules: Any) -> str:
+    def named(value: int | None) -> str:
+        return "off" if value is None else str(value)
+
+    return f"nudge at {named(rules.nudge_threshold)}, block at {named(rules.block_threshold)}"
+
+
+def _print_coverage(coverage: Mapping[str, Any]) -> None:
+    calls = coverage["calls"]
+    judged = calls - coverage["calls_without_arguments"] - coverage["calls_without_result"]
+    out = console()
+    if calls == 0:
+        out.print("\nNo finished tool calls are recorded. Import traces first: loopscope import PATH")
+        return
+    missing = [
+        f"{coverage[key]:,} {text}"
+        for key, text in (
+            ("calls_without_arguments", "without recorded arguments"),
+            ("calls_without_result", "without a recorded result"),
+            ("calls_truncated", "with content cut by the recorder"),
+        )
+        if coverage[key]
+    ]
+    if not missing:
+        out.print(f"\nCovers all {calls:,} finished calls.", style="dim")
+        return
+    out.print(f"\nOf {calls:,} finished calls: {', '.join(missing)} (a call can be in more than one).")
+    if judged <= 0:
+        out.print(f"Judged: 0 of {calls:,}. Without arguments and results no repeat can be seen.")
+    for dialect in coverage.get("dialects", ()):
+        if dialect["hint"]:
+            out.print(f"  {dialect['dialect']}: {dialect['hint']}", style="dim")
+
+
+def sweep(
+    db: Db,
+    nudge: Annotated[str, typer.Option(help="Nudge thresholds, first:last, both included.")] = "2:8",
+    block: Annotated[str, typer.Option(help="Block thresholds, first:last, both included.")] = "3:12",
+    policy: PolicyFile = None,
+    format: FormatOption = Format.TABLE,  # noqa: A002
+) -> None:
+    """Totals for every pair of thresholds; pairs with nudge ≥ block are left out."""
+    from .. import replay as engine
+
+    rules = load_policy(policy)
+    nudges, blocks = _range("--nudge", nudge), _range("--block", block)
+    with reading(db) as connection:
+        rows = [row.to_json() for row in engine.sweep(connection, rules, nudges, blocks)]
+    _print_rows(
+        rows,
+        format,
+        {
+            "nudge": "nudge",
+            "block": "block",
+            "runs_nudged": "runs nudged",
+            "runs_blocked": "runs blocked",
+            "calls_nudged": "calls nudged",
+            "calls_after_block": "after block",
+            "calls_avoidable": "avoidable",
+            "calls_lost": "lost",
+            "calls_unjudged": "unjudged",
+        },
+        json_value={"schema_version": engine.SCHEMA_VERSION, "rows": rows},
+        empty="No pair of thresholds is left: nudge must be below block.",
+    )
+
+
+def _range(option: str, text: str) -> range:
+    match = re.fullmatch(r"(\d{1,4})(?::(\d{1,4}))?", text)
+    first = int(match[1]) if match else 0
+    last = int(match[2] or match[1]) if match else 0
+    if not match or first < 1 or last < first:
+        raise LoopscopeError(f"{option} {text!r}: give first:last with 1 ≤ first ≤ last, e.g. 2:8")
+    return range(first, last + 1)
+
+
+def incidents(
+    db: Db,
+    policy: PolicyFile = None,
+    nudge: Nudge = None,
+    block: Block = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only one kind: loop, cycle, retry_storm, same_error or twins.")
+    ] = None,
+    format: FormatOption = Format.TABLE,  # noqa: A002
+) -> None:
+    """List the incidents, worst first: where agents went round in circles, whatever the thresholds."""
+    from .. import replay as engine
+
+    kinds = [member.value for member in engine.IncidentKind]
+    if kind is not None and kind not in kinds:
+        raise LoopscopeError(f"--kind {kind!r}: there is no such kind; choose one of {', '.join(kinds)}")
+    rules = load_policy(policy, nudge, block)
+    with reading(db) as connection:
+        found = [one.to_json() for one in engine.find_incidents(connection, policy=rules)]
+    rows = [row for row in found if kind is None or row["kind"] == kind]
+    for row in rows:
+        row["short_key"] = row["key"][:12]
+        row["who"] = row["agent_name"] or row["service_name"]
+        row["seconds"] = (row["last_ns"] - row["first_ns"]) / 1e9
+        row["how_it_ended"] = "resolved" if row["resolved"] else "unresolved"
+    columns = {
+        "short_key": "key",
+        "kind": "kind",
+        "who": "agent",
+        "tool_name": "tool",
+        "calls": "calls",
+        "repeated_calls": "repeats",
+        "seconds": "seconds",
+        "nudge_at": "nudge at",
+        "block_at": "block at",
+        "how_it_ended": "ended",
+        "sample_arguments": "arguments",
+    }
+    json_rows = [
+        {k: v for k, v in row.items() if k not in ("short_key", "who", "seconds", "how_it_ended")} for row in rows
+    ]
+    _print_rows(
+        rows,
+        format,
+        columns,
+        json_value={"schema_version": engine.SCHEMA_VERSION, "incidents": json_rows},
+        empty="No incidents: no call was repeated three times with an equal result. `loopscope replay` says what that covers.",
+        csv_rows=json_rows,
+    )
+    if rows and format is Format.TABLE:
+        console().print(f"\nA report of one: loopscope report --incident {rows[0]['short_key']} --db {db} -o report.html", style="dim")
+
+
+def errors(
+    db: Db,
+    policy: PolicyFile = None,
+    format: FormatOption = Format.TABLE,  # noqa: A002
+) -> None:
+    """What fails, how, and whether the guard counts it: failed calls by tool and kind."""
+    from .. import replay as engine
+
+    with reading(db) as connection:
+        result = engine.error_breakdown(connection, policy=load_policy(policy)).to_json()
+    rows = result["by_tool"]
+    _print_rows(
+        rows,
+        format,
+        {"tool_name": "tool", "error_kind": "kind", "outcome": "outcome", "calls": "calls", "counted": "counted by the guard"},
+        json_value=result,
+        empty="No failed calls.",
+        title=f"{result['failed']:,} of {result['calls']:,} finished calls failed; the guard counts {result['counted']:,} of them",
+    )
+    if rows and format is Format.TABLE:
+        print_table(
+            {"calls": "calls", "tool_name": "tool", "error_kind": "kind", "text": "text, volatile parts masked"},
+            result["groups"][:20],
+            width=90,
+        )
+        _print_coverage(result["coverage"])
+
+
+def _print_rows(
+    rows: list[dict[str, Any]],
+    format: Format,  # noqa: A002
+    columns: Mapping[str, str],
+    *,
+    json_value: object,
+    empty: str,
+    title: str | None = None,
+    csv_rows: Iterable[Mapping[str, Any]] | None = None,
+) -> None:
+    if format is Format.JSON:
+        print_json(json_value)
+    elif format is Format.CSV:
+        all_rows = list(rows if csv_rows is None else csv_rows)
+        print_csv(list(all_rows[0]) if all_rows else list(columns), all_rows)
+    elif rows:
+        print_table(columns, rows, title=title)
+    else:
+        console().print(f"{title}. {empty}" if title else empty)
