@@ -1,1 +1,100 @@
-"""."""
+"""Capture: span processor, OTLP receivers, importers, the spool and the DuckDB store.
+
+Names are imported on first use, so that an agent pays only for the part it needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._derive import derive_trace
+    from ._doctor import DoctorReport, examine
+    from ._fold import FoldResult, fold
+    from ._folder import Folder
+    from ._otlp import decode_logs, decode_traces, logs_json_to_protobuf, traces_json_to_protobuf
+    from ._processor import DuckDBSpanExporter, DuckDBSpanProcessor, instrument
+    from ._receiver import otlp_app
+    from ._records import Derived, LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
+    from ._segment import Segment, Signal, read_segment
+    from ._spool import Spool
+    from ._store import Store
+    from .importers import FileReport, ImportReport, import_paths
+
+_HOME = {
+    "Derived": "_records",
+    "DoctorReport": "_doctor",
+    "DuckDBSpanExporter": "_processor",
+    "DuckDBSpanProcessor": "_processor",
+    "FileReport": "importers",
+    "FoldResult": "_fold",
+    "Folder": "_folder",
+    "ImportReport": "importers",
+    "LlmRequest": "_records",
+    "LogRecord": "_records",
+    "Segment": "_segment",
+    "Signal": "_segment",
+    "SpanEvent": "_records",
+    "SpanLink": "_records",
+    "SpanRecord": "_records",
+    "Spool": "_spool",
+    "Store": "_store",
+    "ToolCall": "_records",
+    "decode_logs": "_otlp",
+    "decode_traces": "_otlp",
+    "derive_trace": "_derive",
+    "examine": "_doctor",
+    "fold": "_fold",
+    "import_paths": "importers",
+    "instrument": "_processor",
+    "logs_json_to_protobuf": "_otlp",
+    "otlp_app": "_receiver",
+    "read_segment": "_segment",
+    "traces_json_to_protobuf": "_otlp",
+}
+
+__all__ = [
+    "Derived",
+    "DoctorReport",
+    "DuckDBSpanExporter",
+    "DuckDBSpanProcessor",
+    "FileReport",
+    "FoldResult",
+    "Folder",
+    "ImportReport",
+    "LlmRequest",
+    "LogRecord",
+    "Segment",
+    "Signal",
+    "SpanEvent",
+    "SpanLink",
+    "SpanRecord",
+    "Spool",
+    "Store",
+    "ToolCall",
+    "decode_logs",
+    "decode_traces",
+    "derive_trace",
+    "examine",
+    "fold",
+    "import_paths",
+    "instrument",
+    "logs_json_to_protobuf",
+    "otlp_app",
+    "read_segment",
+    "traces_json_to_protobuf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

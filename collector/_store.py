@@ -1,0 +1,171 @@
+"""The DuckDB database that holds spans, logs, tool calls, LLM requests, labels and policies."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..guard import StoreError
+from ._lease import Turnstile, connect, turnstile
+from ._schema import create_schema, schema_version, upgrade_schema
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["Store"]
+
+# Two writes inside one tick of the file system's clock could leave the same signature.
+_SETTLED_NS = 100_000_000
+
+
+class Store:
+    """A Loopscope database file.
+
+    The file is opened for each lease and let go after it, so that agents, the dashboard and the command line
+    can use it at the same time. Making a Store opens nothing.
+
+    Args:
+        path: the database file, by custom `traces.duckdb`.
+        timeout: how long a lease waits for another process that holds the file, in seconds.
+        create: make the file, with the schema, when it is absent.
+
+    Raises:
+        StoreError: `create` is false and there is no such file; or the path cannot be a database file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0, create: bool = True) -> None:
+        self.path = Path(path)
+        self.timeout = timeout
+        self._create = create
+        self._seen: tuple[tuple[tuple[int, int, int], ...], int] | None = None
+        if str(path) == ":memory:":
+            raise StoreError(
+                "a Loopscope database is a file; ':memory:' cannot be shared. Name a file with --db."
+            )
+        if self.path.is_dir():
+            raise StoreError(f"{path} is a folder; name a database file inside it with --db.")
+        if not create and not self.path.exists():
+            raise StoreError(
+                f"no database at {path}. Fill one with: loopscope import FILE --db {path}, or see loopscope demo."
+            )
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    @contextmanager
+    def lease(self, *, timeout: float | None = None) -> Iterator[DuckDBPyConnection]:
+        """A cursor on the database while the block runs; keep the block short.
+
+        Threads may hold leases side by side; each has its own cursor. A cursor is of no use after its block.
+
+        Raises:
+            StoreBusyError: another process held the file for longer than the timeout.
+            StoreVersionError: not a Loopscope database, or one of a newer version.
+            StoreError: the file cannot be opened or made.
+        """
+        gate = turnstile(self.path)
+        with gate.enter(self.timeout if timeout is None else timeout, self._open) as cursor:
+            yield cursor
+
+    @contextmanager
+    def write(self, *, timeout: float | None = None) -> Iterator[DuckDBPyConnection]:
+        """A lease with a transaction around it: committed at the end of the block, rolled back by an exception.
+
+        Writers of one process take turns. The commit makes `version()` grow.
+        """
+        with self.lease(timeout=timeout) as cursor, turnstile(self.path).writing:
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+                grow(cursor, "version")
+                cursor.execute("COMMIT")
+            except BaseException:
+                with suppress(Exception):
+                    cursor.execute("ROLLBACK")
+                raise
+
+    def version(self) -> int:
+        """A number that grows with every commit that changes what readers see: a key for their caches.
+
+        Costs two `stat` calls while the file has not changed, a short lease otherwise.
+        """
+        if self._seen is not None and self._seen[0] == self._signature():
+            return self._seen[1]
+        with self.lease() as cursor:
+            # Signature first: a commit by another thread after it makes the next call look again.
+            signature = self._signature()
+            rows = cursor.execute("SELECT value FROM meta WHERE key = 'version'").fetchall()
+        version = int(rows[0][0])
+        settled = time.time_ns() - max((mtime for _, mtime, _ in signature), default=0) > _SETTLED_NS
+        self._seen = (signature, version) if settled else None
+        return version
+
+    def _signature(self) -> tuple[tuple[int, int, int], ...]:
+        found = []
+        for name in (str(self.path), f"{self.path}.wal"):
+            with suppress(OSError):
+                status = os.stat(name)
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+    def _open(self, gate: Turnstile, deadline: float) -> DuckDBPyConnection:
+        path = str(self.path)
+        if not self.path.exists():
+            if not self._create:
+                raise StoreError(f"the database {path} is gone.")
+            _make(self.path)
+        status = os.stat(path)
+        identity = (status.st_dev, status.st_ino)
+        if gate.known != identity:
+            # A file of somebody else's is looked at read-only: opening it to write could already change it.
+            with connect(path, deadline, read_only=True) as looker:
+                schema_version(looker, path)
+        connection = connect(path, deadline)
+        try:
+            found = schema_version(connection, path)
+            if found is None:
+                create_schema(connection)
+            else:
+                upgrade_schema(connection, path, found)
+        except BaseException:
+            connection.close()
+            raise
+        gate.known = identity
+        return connection
+
+
+def grow(con: DuckDBPyConnection, key: str) -> int:
+    """Add one to a counter of `meta`; returns the new value."""
+    rows = con.execute(
+        "UPDATE meta SET value = (value::BIGINT + 1)::VARCHAR WHERE key = ? RETURNING value", [key]
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def _make(path: Path) -> None:
+    # Made under another name and linked: nobody ever sees a half-made database, whenever this process dies.
+    import duckdb
+
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new")
+    try:
+        try:
+            with duckdb.connect(str(draft)) as connection:
+                create_schema(connection)
+        except duckdb.Error as error:
+            raise StoreError(f"cannot make the database {path}: {str(error).splitlines()[0]}") from error
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return  # another process was faster; its file is as good
+        except OSError:  # no hard links here
+            if not path.exists():
+                os.rename(draft, path)
+    finally:
+        for leftover in (draft, Path(f"{draft}.wal")):
+            with suppress(OSError):
+                leftover.unlink()
