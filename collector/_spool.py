@@ -63,7 +63,7 @@ class Spool:
         Raises:
             SpoolError: the folder cannot be used or the disk is full; nothing was written.
         """
-        self._prepare()
+        self.prepare()
         now = time.time_ns()
         data = encode_segment(payloads, received_ns=now, meta=meta)
         name = f"{now:020d}-{_host()}-{os.getpid()}-{next(self._count)}-{uuid.uuid4().hex}{_SUFFIX}"
@@ -73,7 +73,7 @@ class Spool:
                 self._store(draft, final, data)
             except FileNotFoundError:  # the folder was removed under us
                 self._ready = False
-                self._prepare()
+                self.prepare()
                 self._store(draft, final, data)
         except OSError as error:
             with suppress(OSError):
@@ -147,7 +147,12 @@ class Spool:
         os.rename(draft, final)
         _sync_folder(self.path)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Make the folder, or check the one that is there. `write` does it too; earlier is for an early refusal.
+
+        Raises:
+            SpoolError: it cannot be used.
+        """
         if self._ready:
             return
         with self._lock:
