@@ -1,0 +1,293 @@
+"""`import_paths`: files to spool segments to the store."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from ...guard import ImportFileError, StoreBusyError, StoreError
+from .._redact import captures_content, redact_logs, redact_traces
+from .._segment import Signal
+from .._spool import Spool
+from .._store import Store
+from ._chats import conversations
+from ._counts import count_traces, fingerprints
+from ._detect import FORMATS, classify, container_of, looks_meant, not_a_trace
+from ._files import ByteSource, Candidate, find_files
+from ._json_stream import JsonValue, json_values
+from ._otlp import Part, json_parts, parts_of_request, proto_parts
+from ._report import (
+    FileReport,
+    FormatError,
+    ImportReport,
+    NotATraceError,
+    SkipList,
+    Skipped,
+    printable,
+)
+from ._stage import Stage
+from ._transcript import content_digest, conversation_spans
+
+__all__ = ["Progress", "import_paths"]
+
+Progress = Callable[[int, int, Path], None]
+
+_HEAD = 4096
+# Good files wait together for their turn on the database, since each turn costs it being opened.
+_BATCH_BYTES = 64 << 20
+_BATCH_FILES = 100
+# How long to wait for another process that is folding what was written here.
+_FOLD_SECONDS = 600.0
+
+
+def import_paths(
+    db_path: str | os.PathLike[str],
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    format: str = "auto",
+    progress: Progress | None = None,
+    capture_content: bool | None = None,
+) -> ImportReport:
+    """Bring trace files and chat transcripts into a database.
+
+    Args:
+        db_path: the database; made if absent and anything comes in.
+        paths: files, and folders that are searched for files which could be traces.
+        format: "auto", or one of `FORMATS` to read every file as that.
+        progress: called with (bytes read, bytes in all, the file being read).
+        capture_content: False leaves out arguments, results and messages before anything is written;
+            None asks the environment variable LOOPSCOPE_CAPTURE_CONTENT.
+
+    A file comes in whole or not at all; one that cannot be imported is a FileReport with `error` set and
+    does not keep the others out. Importing again changes nothing in the store.
+
+    Raises:
+        ImportFileError: no such format.
+        StoreError: the database cannot be used. SpoolError: the spool cannot be written, the disk is full.
+    """
+    if format != "auto" and format not in FORMATS:
+        raise ImportFileError(f"no such format: {format!r}; there are auto, {', '.join(FORMATS)}")
+    importer = _Importer(Path(db_path), format, progress, captures_content(capture_content))
+    return importer.run([Path(path) for path in paths])
+
+
+class _Importer:
+    def __init__(self, db_path: Path, format: str, progress: Progress | None, capture: bool) -> None:
+        self._format = format
+        self._progress = progress
+        self._redact = None if capture else _redact
+        self._store = Store(db_path)
+        self._spool = Spool(db_path)
+        self._folder = db_path.absolute().parent
+        if not self._folder.is_dir():
+            raise StoreError(f"cannot make the database {db_path}: there is no folder {self._folder}")
+        if db_path.exists():
+            with self._store.lease():  # a database that cannot be used is said at once
+                pass
+        self._report = ImportReport()
+        self._batch: list[tuple[int, Stage]] = []
+        self._before: dict[int, str] = {}
+        self._stored: dict[int, Stage] = {}  # staged data is gone; what it counted stays
+        self._segments: dict[Path, int] = {}
+        self._bytes_done = 0
+        self._bytes_total = 0
+
+    def run(self, paths: Sequence[Path]) -> ImportReport:
+        found = [(path, self._find(path)) for path in paths]
+        self._bytes_total = sum(file.size for _, files in found for file in files or ())
+        seen: set[str] = set()
+        try:
+            for path, files in found:
+                if files is not None:
+                    self._files_of(path, files, seen)
+            self._publish()
+        finally:
+            for _, stage in self._batch:
+                stage.close()
+        if self._stored:
+            self._fold()
+            self._count()
+        return self._report
+
+    def _find(self, path: Path) -> list[Candidate] | None:
+        try:
+            return list(find_files(path, leave_out=lambda folder: folder.name.endswith(".spool")))
+        except FormatError as error:
+            self._report.files.append(FileReport(path=path, error=error.for_path(path)))
+            return None
+
+    def _files_of(self, path: Path, files: list[Candidate], seen: set[str]) -> None:
+        any_trace = False
+        for file in files:
+            identity = os.path.realpath(file.path)
+            if identity not in seen:
+                seen.add(identity)
+                any_trace |= self._file(file)
+                self._bytes_done += file.size
+            else:
+                any_trace = True
+        if not any_trace:
+            looked = f"{len(files)} looked at" if files else "no file that could be one"
+            error = FormatError(
+                f"no trace file and no transcript in this folder ({looked})",
+                hint="name a file, or see which formats can be imported",
+            )
+            self._report.files.append(FileReport(path=path, error=error.for_path(path)))
+
+    def _file(self, file: Candidate) -> bool:
+        """Import one file; False if it is no trace and nobody said it was."""
+        report = FileReport(path=file.path)
+        skipped = SkipList()
+        stage = Stage(self._folder, self._redact)
+        try:
+            try:
+                with ByteSource(file.path, self._on_progress(file.path)) as source:
+                    for part in _parts(source, self._format, report, skipped):
+                        stage.add(part)
+                stage.finish()
+            except RecursionError:
+                raise FormatError("nested too deeply to be read") from None
+        except FormatError as error:
+            stage.close()
+            if isinstance(error, NotATraceError) and not file.named:
+                self._report.skipped.append(Skipped(printable(str(file.path)), error.what))
+                return False
+            report.error = error.for_path(file.path)
+            self._report.files.append(report)
+            return True
+        except BaseException:
+            stage.close()
+            raise
+        report.skipped = list(skipped)
+        report.spans, report.logs = stage.spans, stage.logs
+        self._batch.append((len(self._report.files), stage))
+        self._report.files.append(report)
+        if sum(s.size for _, s in self._batch) >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
+            self._publish()
+        return True
+
+    def _on_progress(self, path: Path) -> Callable[[int], None] | None:
+        progress = self._progress
+        if progress is None:
+            return None
+        return lambda done: progress(self._bytes_done + done, self._bytes_total, path)
+
+    def _publish(self) -> None:
+        """Hand what is staged to the spool: from here on it is durable and visible."""
+        filled = {number: stage for number, stage in self._batch if stage.size}
+        if filled:
+            with self._store.lease() as con:
+                traces = {number: stage.trace_ids for number, stage in filled.items()}
+                self._before |= fingerprints(con, traces)
+        for number, stage in self._batch:
+            for portion in stage.segments():
+                meta = {"source": "import", "file": self._report.files[number].path.name[:200]}
+                self._segments[self._spool.write(portion, meta=meta)] = number
+            stage.close()
+            if number in filled:
+                self._stored[number] = stage
+        self._batch.clear()
+
+    def _fold(self) -> None:
+        from .._fold import fold
+
+        deadline = time.monotonic() + _FOLD_SECONDS
+        while True:
+            fold(self._store, self._spool)
+            if not any(path.exists() for path in self._segments):
+                break
+            if time.monotonic() > deadline:
+                raise StoreBusyError(
+                    f"another process is still bringing the import into {self._store.path};"
+                    " what was imported is safe in the spool and will appear",
+                    path=str(self._store.path),
+                )
+            time.sleep(0.2)
+        names = {path.name: number for path, number in self._segments.items()}
+        for name, reason in self._spool.quarantined():
+            if name in names:
+                report = self._report.files[names[name]]
+                report.error = ImportFileError(
+                    f"{report.path}: a part of it could not be stored and was set aside: {reason}",
+                    path=str(report.path),
+                )
+
+    def _count(self) -> None:
+        files = {number: stage.trace_ids for number, stage in self._stored.items()}
+        everything = set().union(*files.values())
+        with self._store.lease() as con:
+            after = fingerprints(con, files)
+            counts = count_traces(con, files | {-1: everything})
+        totals = self._report.totals
+        totals.runs, totals.calls, totals.requests = counts.get(-1, (0, 0, 0))
+        for number in self._stored:
+            report = self._report.files[number]
+            report.runs, report.calls, report.requests = counts.get(number, (0, 0, 0))
+            report.already_there = number in after and self._before.get(number) == after[number]
+            totals.spans += report.spans
+            totals.logs += report.logs
+
+
+def _redact(signal: Signal, data: bytes) -> bytes:
+    return redact_traces(data) if signal == "traces" else redact_logs(data)
+
+
+def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipList) -> Iterator[Part]:
+    """Requests of one file. Sets `report.format` as soon as it is known."""
+    head = source.peek(_HEAD)
+    if not head:
+        raise NotATraceError("the file is empty")
+    if format == "otlp-proto" or (format == "auto" and container_of(head) == "binary"):
+        for part in proto_parts(source.read):
+            report.format = "otlp-proto"
+            yield part
+        if report.format is None:
+            raise NotATraceError("OTLP protobuf without a single span or log record")
+        return
+    if container_of(head) == "binary":
+        raise NotATraceError("this is not JSON", hint="leave --format out to have it recognised")
+    values = json_values(source.read)
+    try:
+        first = next(values, None)
+    except FormatError as error:
+        if looks_meant(head):
+            raise
+        raise NotATraceError(error.what, where=error.where, hint=error.hint) from None
+    if first is None:
+        raise NotATraceError("an empty list" if head.strip() else "the file is empty")
+    found = classify(first.value)
+    if format == "auto":
+        if found is None:
+            raise NotATraceError(not_a_trace(first.value))
+        format = found
+    elif found is None or (found == "otlp-json") != (format == "otlp-json"):
+        what = f"looks like {found}" if found else not_a_trace(first.value)
+        raise NotATraceError(f"read as {format}, but it {what}" if found else what)
+    report.format = format
+    values = chain([first], values)
+    if format == "otlp-json":
+        yield from json_parts(values, skipped)
+    else:
+        yield from _chat_parts(_of_one_kind(values, found), format, skipped)
+
+
+def _of_one_kind(values: Iterable[JsonValue], kind: str) -> Iterator[JsonValue]:
+    for item in values:
+        found = classify(item.value)
+        if found != kind:
+            what = f"{found} in a file of {kind}" if found else not_a_trace(item.value)
+            raise FormatError(what, where=item.where)
+        yield item
+
+
+def _chat_parts(values: Iterable[JsonValue], dialect: str, skipped: SkipList) -> Iterator[Part]:
+    equal: Counter[bytes] = Counter()
+    for conversation in conversations(values, dialect, skipped):
+        digest = content_digest(conversation)
+        data = conversation_spans(conversation, digest, equal[digest], skipped)
+        equal[digest] += 1
+        yield from parts_of_request("traces", data)
