@@ -3,7 +3,9 @@
     from loopscope.guard import DuplicateCallGuard, GuardPolicy, Outcome
 
     guard = DuplicateCallGuard(GuardPolicy(nudge_threshold=3, block_threshold=5))
-    verdict = guard.observe(tool_name="read_file", arguments={"path": "a"}, output="…", outcome=Outcome.SUCCESS)
+    verdict = guard.observe(
+        tool_name="read_file", arguments={"path": "a"}, output="…", outcome=Outcome.SUCCESS
+    )
 
 No third-party import and no input or output but the policy file and the templates.
 """
@@ -27,7 +29,7 @@ from ._exceptions import (
     StoreError,
     StoreVersionError,
 )
-from ._guard import Action, DuplicateCallGuard, Escalation, Step, Verdict
+from ._guard import Action, DuplicateCallGuard, Escalation, Verdict
 from ._guidance import ABORT_MARKER, GUIDANCE_MARKER, Guidance, strip_annotation
 from ._outcome import Classification, ErrorKind, Outcome, OutcomeFacts, classify_outcome
 from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy
@@ -43,8 +45,8 @@ __all__ = [
     "DuplicateCallGuard",
     "ErrorKind",
     "Escalation",
-    "Guidance",
     "GuardPolicy",
+    "Guidance",
     "ImportFileError",
     "LoopscopeError",
     "NotFoundError",
@@ -53,7 +55,6 @@ __all__ = [
     "OutcomeFacts",
     "PolicyError",
     "SpoolError",
-    "Step",
     "StoreBusyError",
     "StoreError",
     "StoreVersionError",

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
+
+from ._object_form import NumberToken, Pairs, quote, safe_repr, write_any
 
 __all__ = [
     "DEFAULT_METADATA_KEYS",
@@ -36,112 +39,95 @@ FINGERPRINT_VERSION = 1
 DEFAULT_METADATA_KEYS = frozenset({"_aura_reasoning", "_duplicate_reasoning", "_nonce"})
 """Argument names that speak to a guard and not to the tool; left out at every depth."""
 
-# Deeper JSON text stays text. The limit is fixed, instead of wherever Python's recursion
-# limit strikes, so that one text has one form at whatever depth of the stack it is met.
+# JSON text that nests deeper stays text. A fixed limit, and not wherever Python's recursion
+# limit strikes, gives one text one form at whatever depth of the stack it is met.
 MAX_DEPTH = 128
 
-# How often a JSON string that holds JSON is opened. Three covers every client we have seen.
+# How often a JSON string that holds JSON is opened. Clients encode twice; three is ample.
 _MAX_ENCODINGS = 3
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object in which a key occurs twice."""
+class _CarefulError(Exception):
+    """The JSON text holds what the fast reader would get wrong."""
 
 
-class _Token(str):
-    """A JSON number that no int or float holds exactly: too many digits, or past 1e308."""
-
-    __slots__ = ()
-
-
-class _Odd(Exception):
-    """The JSON text needs the careful reader."""
-
-
-def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _fast_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise _Odd
+        raise _CarefulError
     return members
 
 
-def _strict_float(text: str) -> float:
+def _fast_float(text: str) -> float:
     number = float(text)
-    if number - number != 0:  # infinite
-        raise _Odd
+    if number - number != 0:  # past 1.8e308, where all numbers become one infinity
+        raise _CarefulError
     return number
 
 
-def _careful_object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
+def _careful_object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Pairs:
     members = dict(pairs)
-    return members if len(members) == len(pairs) else _Pairs(pairs)
+    return members if len(members) == len(pairs) else Pairs(pairs)
 
 
-def _careful_float(text: str) -> float | _Token:
+def _careful_float(text: str) -> float | NumberToken:
     number = float(text)
-    return number if number - number == 0 else _Token(text.lower().replace("+", ""))
+    return number if number - number == 0 else NumberToken(text.lower().replace("+", ""))
 
 
-def _careful_int(text: str) -> int | _Token:
+def _careful_int(text: str) -> int | NumberToken:
     try:
         return int(text)
     except ValueError:  # more digits than the interpreter converts
-        return _Token(text)
+        return NumberToken(text)
 
 
-_read = json.JSONDecoder(object_pairs_hook=_strict_object, parse_float=_strict_float).decode
+_read = json.JSONDecoder(object_pairs_hook=_fast_object, parse_float=_fast_float).decode
 _read_carefully = json.JSONDecoder(
     object_pairs_hook=_careful_object, parse_float=_careful_float, parse_int=_careful_int
 ).decode
 _write = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False
 ).encode
-_quote = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _parse_json(text: str) -> tuple[bool, Any, bool]:
-    """Read JSON text: (is it JSON, the value, may `_write` be used on it)."""
-    if not text or (text[0] not in '{["' and not text[0].isascii()):
-        return False, None, False
+    """Read JSON text: (is it JSON, the value, may `_write` write it)."""
     try:
         try:
             value, plain = _read(text), True
-        except _Odd:
-            value, plain = _read_carefully(text), False
         except json.JSONDecodeError:
             return False, None, False
-        except ValueError:  # an integer with more digits than the interpreter converts
+        except (_CarefulError, ValueError):  # ValueError: more digits than the interpreter converts
             value, plain = _read_carefully(text), False
-    except RecursionError:
-        return False, None, False
-    except json.JSONDecodeError:
+    except (RecursionError, json.JSONDecodeError):
         return False, None, False
     if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         return False, None, False
     return True, value, plain
 
 
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, _Pairs):
-        return [member for _, member in value]
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
 def _deeper_than(value: Any, limit: int) -> bool:
-    level = _children(value)
-    for _ in range(limit):
-        if not level:
+    level = [value]
+    for _ in range(limit + 1):
+        below: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                below.extend(node.values())
+            elif isinstance(node, Pairs):
+                below.extend(member for _, member in node)
+            elif isinstance(node, list):
+                below.extend(node)
+        if not below:
             return False
-        level = [child for node in level for child in _children(node)]
-    return bool(level)
+        level = below
+    return any(isinstance(node, (dict, list)) for node in level)
 
 
 _TAG = re.compile(r"\s*<(\w+)>")
 
 
-def _parse_xmlish(text: str) -> dict[str, Any] | _Pairs | None:
+def _parse_xmlish(text: str) -> dict[str, Any] | Pairs | None:
     """`<name>value</name>` pairs and nothing else: an object of strings, or None.
 
     One pass over the text, whatever it holds: an opening tag without its closing tag ends it.
@@ -165,7 +151,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def _is_plain(value: Any, room: int) -> bool:
-    """Only exact JSON types inside, str keys, no deeper than `room`: what `_write` does right."""
+    """Exact JSON types and str keys only, nested no deeper than `room`: what `_write` gets right."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -181,165 +167,48 @@ def _is_plain(value: Any, room: int) -> bool:
     return False
 
 
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+@lru_cache(maxsize=64)
+def _key_spellings(keys: frozenset[str]) -> tuple[str, ...]:
+    """How each key shows in a canonical form. Inside of a string its quotes would be escaped."""
+    return tuple(f"{quote(key)}:" for key in keys)
 
 
-def _mangle_key(key: object) -> tuple[bool, str]:
-    """Sortable form of a mapping key: JSON's own keys first, then others with their types."""
-    if isinstance(key, str):
-        return False, _quote(str(key))
-    return True, f"!{_quote(_type_name(key))}{_quote(_safe_repr(key))}"
-
-
-def _safe_repr(value: object) -> str:
+def _write_plain(value: Any, metadata: frozenset[str]) -> str | None:
+    """The form of a value of exact JSON types; None if it needs the careful writer."""
     try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - a broken __repr__ must not break the agent
-        return f"<unprintable at {id(value):#x}>"
+        form = _write(value)
+    except (RecursionError, ValueError):  # near the host's own limit; an int of too many digits
+        return None
+    for spelling in _key_spellings(metadata):
+        if spelling in form:
+            return None
+    return form
 
 
-def _open(value: object) -> tuple[str, Any]:
-    """Turn an object JSON does not know into (prefix that names its type, something simpler)."""
-    prefix = f"!{_quote(_type_name(value))}"
+def _form_of_object(value: object, metadata: frozenset[str]) -> str:
+    if _is_plain(value, 32) and (form := _write_plain(value, metadata)) is not None:
+        return _encodable(form)
     try:
-        if isinstance(value, (set, frozenset)):
-            return prefix, _Unordered(value)
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return prefix, bytes(value).hex()
-        dump = getattr(type(value), "model_dump", None)
-        if callable(dump):
-            return prefix, dump(value)
-        fields = getattr(type(value), "__dataclass_fields__", None)
-        if fields is not None:
-            return prefix, {name: getattr(value, name, None) for name in fields}
-        members = getattr(value, "__dict__", None)
-        if isinstance(members, dict) and members and not isinstance(value, type) and not callable(value):
-            return prefix, members
-        buffer = memoryview(value)  # type: ignore[arg-type]  # arrays of numpy, array.array
-        return prefix, [list(buffer.shape or ()), buffer.format, blake2b(buffer.tobytes()).hexdigest()]
-    except Exception:  # noqa: BLE001 - whatever a foreign object does, the agent goes on
-        return prefix, _safe_repr(value)
+        form, foreign = write_any(value, metadata)
+    except Exception:  # noqa: BLE001 - whatever a foreign object does when looked at, the agent goes on
+        form, foreign = f"!{quote(type(value).__qualname__)}{quote(safe_repr(value))}", True
+    return _encodable(f"\0!{form}" if foreign else form)
 
 
-class _Unordered:
-    """The items of a set, to be written in the order of their forms."""
-
-    def __init__(self, items: Collection[Any]) -> None:
-        self.items = items
-
-
-_CLOSE = object()
-
-
-def _write_any(value: object, metadata: Collection[str]) -> tuple[str, bool]:
-    """Write any object: (form, does it hold types that JSON does not know).
-
-    Same form as `_write` where `_write` is right. Uses no recursion for nested containers,
-    so depth is no danger, and names a cycle instead of following it.
-    """
-    out: list[str] = []
-    foreign = False
-    on_path: set[int] = set()
-    stack: list[Any] = [value]
-    while stack:
-        item = stack.pop()
-        if type(item) is tuple and len(item) == 2 and item[0] is _CLOSE:
-            text, identity = item[1]
-            out.append(text)
-            on_path.discard(identity)
-            continue
-        if type(item) is _Piece:
-            out.append(item)
-            continue
-        if isinstance(item, _Token):
-            out.append(str(item))
-            continue
-        if item is None or item is True or item is False:
-            out.append("null" if item is None else "true" if item else "false")
-            continue
-        if isinstance(item, str):
-            out.append(_quote(str.__str__(item)))
-            continue
-        if isinstance(item, float):
-            out.append(_quote(float(item)))
-            continue
-        if isinstance(item, int):
-            out.append(_write_int(item))
-            continue
-        if id(item) in on_path:
-            foreign = True
-            out.append("!cycle")
-            continue
-        if isinstance(item, Mapping):
-            members = [
-                (_mangle_key(key), member)
-                for key, member in (item.items())
-                if not (isinstance(key, str) and key in metadata)
-            ]
-            foreign = foreign or any(key[0] for key, _ in members)
-            _push_object(stack, sorted(members, key=_by_key, reverse=True), id(item), on_path, out)
-        elif isinstance(item, _Pairs):
-            kept = [(_mangle_key(key), member) for key, member in item if key not in metadata]
-            # Values of one key keep their order; reversed because the stack turns it round.
-            _push_object(stack, sorted(kept, key=_by_key)[::-1], id(item), on_path, out)
-        elif isinstance(item, (list, tuple)):
-            on_path.add(id(item))
-            out.append("[")
-            stack.append((_CLOSE, ("]", id(item))))
-            for index in range(len(item) - 1, -1, -1):
-                stack.append(item[index])
-                if index:
-                    stack.append(_Piece(","))
-        elif isinstance(item, _Unordered):
-            forms = sorted(_write_any(member, metadata)[0] for member in item.items)
-            out.append(f"[{','.join(forms)}]")
-        else:
-            foreign = True
-            prefix, inner = _open(item)
-            out.append(prefix)
-            on_path.add(id(item))
-            stack.append((_CLOSE, ("", id(item))))
-            stack.append(inner)
-    return "".join(out), foreign
-
-
-class _Piece(str):
-    """Text that is already part of the form."""
-
-    __slots__ = ()
-
-
-def _by_key(member: tuple[tuple[bool, str], Any]) -> tuple[bool, str]:
-    return member[0]
-
-
-def _push_object(
-    stack: list[Any],
-    members: list[tuple[tuple[bool, str], Any]],
-    identity: int,
-    on_path: set[int],
-    out: list[str],
-) -> None:
-    on_path.add(identity)
-    out.append("{")
-    stack.append((_CLOSE, ("}", identity)))
-    for index, (key, member) in enumerate(members):
-        stack.append(member)
-        comma = "" if index == len(members) - 1 else ","
-        stack.append(_Piece(f"{comma}{key[1]}:"))
-
-
-def _write_int(number: int) -> str:
+def _encodable(form: str) -> str:
+    """Lone surrogates as JSON escapes, so that every form can be encoded, stored and shown."""
+    if form.isascii():
+        return form
     try:
-        return int.__repr__(number)
-    except ValueError:  # more digits than the interpreter converts; hexadecimal has no limit
-        return f"!{hex(number)}"
+        form.encode()
+    except UnicodeEncodeError:
+        # Inside of a JSON string every real backslash is doubled, so this stays unambiguous.
+        return form.encode("utf-8", "backslashreplace").decode()
+    return form
 
 
-def _text_form(text: str) -> str:
-    """The form of text that is neither JSON nor XML-ish: itself, and always UTF-8."""
+def _form_of_text(text: str) -> str:
+    """The form of text that is neither JSON nor XML-ish: itself, as long as it can be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -347,59 +216,48 @@ def _text_form(text: str) -> str:
     return "\0" + text if text.startswith("\0") else text
 
 
-def _object_form(value: object, metadata: Collection[str]) -> str:
-    if _is_plain(value, 32):
-        form = _write(value)
-        if not any(f"{_quote(key)}:" in form for key in metadata):
-            return _printable(form)
-    form, foreign = _write_any(value, metadata)
-    return _printable("\0!" + form if foreign else form)
-
-
-def _printable(form: str) -> str:
-    """Lone surrogates as JSON escapes, so that every form can be encoded, stored and shown."""
-    if form.isascii():
-        return form
-    try:
-        form.encode()
-    except UnicodeEncodeError:
-        # Inside a JSON string every real backslash is doubled, so the escape stays unambiguous.
-        return form.encode("utf-8", "backslashreplace").decode()
-    return form
-
-
 def canonical_arguments(arguments: object, *, metadata_keys: Collection[str] = DEFAULT_METADATA_KEYS) -> str:
     """The canonical form of a call's arguments, as text.
 
-    Text that holds JSON is parsed, and JSON inside a JSON string once more if it is an object
-    or array. XML-ish text (`<q>cats</q>`) becomes an object of strings. Other text is itself
-    the form. Any other Python object is written by its contents and the name of its type.
+    Text that holds JSON is parsed; so is an object or array that is encoded once more inside
+    of a JSON string. XML-ish text (`<q>cats</q>`) becomes an object of strings. Other text is
+    itself the form. Any other Python object is written by its contents and its type's name.
 
-    Never raises for any `arguments`; the result can always be encoded as UTF-8.
+    Never raises, whatever `arguments` are; the result can always be encoded as UTF-8.
     """
+    metadata = frozenset(metadata_keys)
     if isinstance(arguments, (bytes, bytearray)):
         try:
             arguments = bytes(arguments).decode()
         except UnicodeDecodeError:
-            return _object_form(arguments, metadata_keys)
+            return _form_of_object(arguments, metadata)
     if not isinstance(arguments, str):
-        return _object_form(arguments, metadata_keys)
+        return _form_of_object(arguments, metadata)
     is_json, value, plain = _parse_json(arguments)
     if not is_json:
         members = _parse_xmlish(arguments)
-        return _text_form(arguments) if members is None else _object_form(members, metadata_keys)
+        return _form_of_text(arguments) if members is None else _form_of_object(members, metadata)
+    if type(value) is str:
+        value, plain = _open_encoded(value)
+    form = _write_plain(value, metadata) if plain else None
+    if form is None:
+        form, _ = write_any(value, metadata)
+    return _encodable(form)
+
+
+def _open_encoded(text: str) -> tuple[Any, bool]:
+    """The object or array that a JSON string holds as JSON; the string itself if there is none."""
+    value: Any = text
+    plain = True
     for _ in range(_MAX_ENCODINGS):
+        is_json, value, plain = _parse_json(value)
+        if not is_json:
+            break
+        if isinstance(value, (dict, list)):
+            return value, plain
         if type(value) is not str:
             break
-        inner_is_json, inner, inner_plain = _parse_json(value)
-        if not inner_is_json or not isinstance(inner, (dict, list, str)):
-            break
-        value, plain = inner, inner_plain
-    if plain:
-        form = _write(value)
-        if not any(f"{_quote(key)}:" in form for key in metadata_keys):
-            return _printable(form)
-    return _printable(_write_any(value, metadata_keys)[0])
+    return text, True
 
 
 def _digest(data: bytes) -> int:
@@ -411,7 +269,7 @@ def fingerprint(
 ) -> int | None:
     """The identity of a call: tool name and canonical arguments, as a signed 64-bit integer.
 
-    None where `arguments` is None, that is, not recorded. A call without arguments is `{}`.
+    None where `arguments` is None, that is, not recorded. A call without arguments has `{}`.
     """
     if arguments is None:
         return None
@@ -428,7 +286,7 @@ def result_hash(output: object) -> int | None:
         return None
     if isinstance(output, str):
         return _digest(output.encode("utf-8", "surrogatepass"))
-    form = _object_form(output, ()).encode()
+    form = _form_of_object(output, frozenset()).encode()
     digest = blake2b(form, person=b"loopscope.object").digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 

@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ._canonical import fingerprint, result_hash
 from ._guidance import Guidance
 from ._outcome import Outcome
 from ._policy import GuardPolicy
 
-__all__ = ["Action", "Certainty", "DuplicateCallGuard", "Escalation", "Step", "Verdict"]
+__all__ = ["Action", "Certainty", "DuplicateCallGuard", "Escalation", "Verdict"]
 
 Certainty = Literal["certain", "truncated", "missing"]
 
@@ -26,13 +26,6 @@ class Action(StrEnum):
     BLOCK = "block"
     NOT_COUNTED = "not_counted"
     AFTER_BLOCK = "after_block"
-
-
-class Step(NamedTuple):
-    """What the fold says of one call, without texts."""
-
-    action: Action
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +149,7 @@ class DuplicateCallGuard:
         outcome: Outcome | str | None,
         *,
         agent: str | None = None,
-    ) -> Step:
+    ) -> tuple[Action, int]:
         """The fold itself, over keys computed before: what replay runs on recorded calls.
 
         Args:
@@ -171,18 +164,18 @@ class DuplicateCallGuard:
         with self._lock:
             last, count = self._streaks.get(key, (None, 0))
             if self._blocked:
-                return Step(Action.AFTER_BLOCK, count)
+                return Action.AFTER_BLOCK, count
             if policy.is_exempt(tool_name):
-                return Step(Action.ALLOW, 0)
+                return Action.ALLOW, 0
             if key is None or result is None or outcome is None or outcome not in policy.counted_outcomes:
-                return Step(Action.NOT_COUNTED, count)
+                return Action.NOT_COUNTED, count
             count = count + 1 if result == last else 1
             self._streaks[key] = (result, count)
             nudge, block = policy.thresholds_for(tool_name)
             if block is not None and count >= block:
                 self._blocked = True
                 self._escalation = Escalation(tool_name, agent, count)
-                return Step(Action.BLOCK, count)
+                return Action.BLOCK, count
             if nudge is not None and count >= nudge:
-                return Step(Action.NUDGE, count)
-            return Step(Action.ALLOW, count)
+                return Action.NUDGE, count
+            return Action.ALLOW, count
