@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._derive import derive_trace
     from ._doctor import DoctorReport, examine
+    from ._exporter import DuckDBSpanExporter
     from ._fold import FoldResult, fold
     from ._folder import Folder
+    from ._instrument import instrument
     from ._otlp import decode_logs, decode_traces, logs_json_to_protobuf, traces_json_to_protobuf
-    from ._processor import DuckDBSpanExporter, DuckDBSpanProcessor, instrument
+    from ._processor import DuckDBSpanProcessor
     from ._receiver import otlp_app
     from ._records import Derived, LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
+    from ._redact import redact_logs, redact_traces
     from ._segment import Segment, Signal, read_segment
     from ._spool import Spool
     from ._store import Store
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Derived": "_records",
     "DoctorReport": "_doctor",
-    "DuckDBSpanExporter": "_processor",
+    "DuckDBSpanExporter": "_exporter",
     "DuckDBSpanProcessor": "_processor",
     "FileReport": "importers",
     "FoldResult": "_fold",
@@ -47,10 +50,12 @@ _HOME = {
     "examine": "_doctor",
     "fold": "_fold",
     "import_paths": "importers",
-    "instrument": "_processor",
+    "instrument": "_instrument",
     "logs_json_to_protobuf": "_otlp",
     "otlp_app": "_receiver",
     "read_segment": "_segment",
+    "redact_logs": "_redact",
+    "redact_traces": "_redact",
     "traces_json_to_protobuf": "_otlp",
 }
 
@@ -83,6 +88,8 @@ __all__ = [
     "logs_json_to_protobuf",
     "otlp_app",
     "read_segment",
+    "redact_logs",
+    "redact_traces",
     "traces_json_to_protobuf",
 ]
 

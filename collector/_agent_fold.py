@@ -1,0 +1,133 @@
+"""An agent's process folds its own spans when nobody else does.
+
+A running server folds within a second, so an agent waits: it folds after a flush, when its
+oldest segment has lain there for five seconds, and at exit. It never fights for the file: whoever
+holds `<db>.lock` folds for everybody, and what is left in the spool is durable and waits for the
+next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+from ..guard import LoopscopeError
+
+__all__ = ["EXIT_SECONDS", "AgentFold"]
+
+_logger = logging.getLogger(__name__)
+
+EXIT_SECONDS = 5.0  # what folding may cost at exit
+UNCLAIMED_AFTER = 5.0  # seconds after which nobody seems to fold
+_MIN_PAUSE = 1.0  # between two folds by one agent, however often it flushes
+_LOOK_EVERY = 1.0  # while segments wait
+_RETRY_EVERY = 0.05  # at exit, while another process folds
+
+
+class AgentFold:
+    """Folds the segments of this process, in a thread that starts with the first segment."""
+
+    def __init__(self, db_path: Path) -> None:
+        self._db_path = db_path
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._mine: deque[tuple[float, Path]] = deque()  # (monotonic time of writing, segment)
+        self._asked = False
+        self._closed = False
+        self._folding = threading.Lock()
+        self._next_try = 0.0
+
+    def after_fork(self) -> None:
+        """In a child: the segments are the parent's to fold, the thread is gone."""
+        self._reset()
+
+    def wrote(self, segment: Path) -> None:
+        """A segment of this process is in the spool."""
+        with self._lock:
+            self._mine.append((time.monotonic(), segment))
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, name="loopscope-fold", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the interpreter is shutting down: `finish` folds
+                    return
+                self._thread = thread
+        self._wake.set()
+
+    def soon(self) -> None:
+        """Fold at the next opportunity (after a flush)."""
+        self._asked = True
+        self._wake.set()
+
+    def finish(self, seconds: float) -> int:
+        """Fold until no segment of this process is left, `seconds` at most; how many are left.
+
+        Usable again afterwards: spans may still come after an exit handler ran.
+        """
+        deadline = time.monotonic() + seconds
+        trouble: Exception | None = None
+        while left := self._left():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                _logger.warning(
+                    "%d segments stay in %s.spool%s; the next agent, `loopscope serve` or any other command "
+                    "on that database takes them in",
+                    left,
+                    self._db_path,
+                    f" ({trouble})" if trouble else "",
+                )
+                break
+            try:
+                self._fold(remaining)
+                trouble = None
+            except (LoopscopeError, OSError) as error:
+                trouble = error
+            if self._left():
+                time.sleep(min(_RETRY_EVERY, max(deadline - time.monotonic(), 0)))
+        return self._left()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed = True
+        self._wake.set()
+
+    def _left(self) -> int:
+        with self._lock:
+            while self._mine and not self._mine[0][1].exists():
+                self._mine.popleft()
+            return len(self._mine)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.wait(_LOOK_EVERY if self._mine else None)
+            self._wake.clear()
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001  folding is a service to the agent, never its problem
+                _logger.debug("folding %s failed, to be tried again: %s", self._db_path, error)
+                self._next_try = time.monotonic() + UNCLAIMED_AFTER
+
+    def _look(self) -> None:
+        if self._closed or not self._left():
+            return
+        now = time.monotonic()
+        with self._lock:
+            waited = now - self._mine[0][0] if self._mine else 0.0
+        if (self._asked or waited >= UNCLAIMED_AFTER) and now >= self._next_try:
+            self._asked = False
+            self._next_try = now + _MIN_PAUSE
+            self._fold(UNCLAIMED_AFTER)
+
+    def _fold(self, seconds: float) -> None:
+        from ._folder import Folder
+        from ._store import Store
+
+        with self._folding:
+            Folder(Store(self._db_path, timeout=seconds)).try_fold()

@@ -1,0 +1,281 @@
+"""One process: the dashboard, the OTLP/HTTP receiver and the folding of what comes in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from ..collector import Store, otlp_app
+from ..guard import LoopscopeError, StoreBusyError
+from ._fold_loop import FoldLoop
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["serve"]
+
+DATABASE_VARIABLE = "LOOPSCOPE_DB"  # tells the pages which database to show
+
+_GRACE_SECONDS = 1  # for open connections at the end
+_FIRST_LOOK_SECONDS = 2.0
+
+
+def serve(
+    db: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8501,
+    otlp_http_port: int = 4318,
+    dashboard: bool = True,
+    open_browser: bool = False,
+    stop: threading.Event | None = None,
+    announce: Callable[[str], object] | None = None,
+) -> int:
+    """Run until Ctrl-C, SIGTERM or `stop`; returns 0.
+
+    Args:
+        db: the database file; made if absent.
+        host: address to listen on. Anything but a loopback address opens the traces to the network.
+        port, otlp_http_port: 0 takes a free one.
+        dashboard: False runs the receiver and the folding alone, and needs no Streamlit.
+        open_browser: open the dashboard in a browser.
+        stop: ends the server when set, for callers that are not the main thread.
+        announce: takes the lines that say what listens where; standard output otherwise.
+
+    Raises LoopscopeError: a port is taken, the address is not of this machine, Streamlit is
+    missing, or the database cannot be used.
+    """
+    db_path = Path(db).expanduser().absolute()
+    os.environ[DATABASE_VARIABLE] = str(db_path)
+    say = announce or _print
+    local = _is_local(host)
+    with ExitStack() as cleanup:
+        _check_database(db_path)
+        receiver_socket = cleanup.enter_context(_listen(host, otlp_http_port, "--otlp-http-port"))
+        receiver = _Server(otlp_app(db_path, loopback_only=local), receiver_socket)
+        servers = [receiver]
+        page_server = None
+        if dashboard:
+            page_socket = cleanup.enter_context(_listen(host, port, "--port"))
+            page_server = _Server(_dashboard_app(page_socket, local), page_socket, websockets=True)
+            servers.append(page_server)
+        stop = stop or threading.Event()
+        cleanup.enter_context(_signals_set(stop))
+        cleanup.enter_context(FoldLoop(db_path))
+        for server in servers:
+            cleanup.enter_context(server.running(stop))
+        say(_describe(db_path, receiver, page_server))
+        if not local:
+            say(f"Listening on {host}: whoever reaches this address can read your traces and send new ones.")
+        if page_server is not None and open_browser:
+            webbrowser.open(page_server.url)
+        stop.wait()
+        for server in servers:  # all at once; leaving the block then waits for each
+            server.should_exit = True
+    return 0
+
+
+# -- servers --------------------------------------------------------------------------------------
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server in a thread with an event loop of its own.
+
+    Of its own, so that a page that is being drawn and a burst of spans wait for each other no
+    more than the interpreter makes them.
+    """
+
+    def __init__(self, app: ASGIApp, sock: socket.socket, *, websockets: bool = False) -> None:
+        options = _websocket_options() if websockets else {"ws": "none"}
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+                server_header=False,
+                **options,
+            )
+        )
+        self._socket = sock
+        self._up = threading.Event()
+        self._trouble: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        if host in {"0.0.0.0", "::"}:  # noqa: S104  shown, not bound
+            host = "localhost"
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # `serve` handles them for all servers
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._up.set()
+
+    @contextmanager
+    def running(self, stop: threading.Event) -> Iterator[None]:
+        """Accept connections inside the block. Sets `stop` if the server ends by itself."""
+
+        def run() -> None:
+            try:
+                self.run([self._socket])
+            except BaseException as error:  # noqa: BLE001  a thread's end is seen by nobody else
+                self._trouble = error
+            finally:
+                self._up.set()
+                stop.set()
+
+        thread = threading.Thread(target=run, name="loopscope-http", daemon=True)
+        thread.start()
+        self._up.wait()
+        if not self.started:
+            raise LoopscopeError(f"the server on {self.url} did not start: {self._trouble or 'see above'}")
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            thread.join(_GRACE_SECONDS + 1)
+
+
+def _websocket_options() -> dict:
+    from streamlit import config
+
+    return {
+        "ws": "websockets-sansio",
+        "ws_max_size": int(config.get_option("server.maxMessageSize")) << 20,
+        "ws_ping_interval": 30.0,
+        "ws_ping_timeout": 30.0,
+    }
+
+
+@contextmanager
+def _listen(host: str, port: int, option: str) -> Iterator[socket.socket]:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise LoopscopeError(f"{host!r} is not an address to listen on: {error.strerror}") from error
+    with socket.socket(family, kind, protocol) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(address)
+            sock.listen(2048)
+        except OSError as error:
+            raise LoopscopeError(
+                f"cannot listen on {host} port {port}: {error.strerror}. Choose another port with {option}."
+            ) from error
+        sock.setblocking(False)
+        yield sock
+
+
+# -- the Streamlit application --------------------------------------------------------------------
+
+
+def _dashboard_app(sock: socket.socket, local: bool) -> ASGIApp:
+    try:
+        from streamlit.starlette import App
+        from streamlit.web import bootstrap
+    except ModuleNotFoundError as error:
+        raise LoopscopeError(
+            f"the dashboard needs {error.name}, which is not installed: pip install 'loopscope[dashboard]',"
+            " or run with --no-dashboard."
+        ) from error
+    from starlette.middleware import Middleware
+
+    from ..collector._loopback import LoopbackOnly
+
+    host, port = sock.getsockname()[:2]
+    app = App(
+        Path(__file__).with_name("app.py"),
+        # Outermost, so that a foreign page gets nothing at all; Streamlit would also ask a service
+        # in the internet for this machine's address before it refuses one.
+        middleware=[Middleware(LoopbackOnly)] if local else [],
+    )
+    bootstrap.load_config_options(
+        {
+            "browser.gatherUsageStats": False,
+            "browser.serverAddress": "localhost" if local else host,
+            "browser.serverPort": port,
+            "client.toolbarMode": "minimal",
+            "client.showErrorDetails": "none",
+            "global.developmentMode": False,
+            "logger.level": "warning",
+            "server.address": host,
+            "server.fileWatcherType": "none",
+            "server.headless": True,
+            "server.port": port,
+            "server.runOnSave": False,
+        }
+    )
+    return app
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def _check_database(path: Path) -> None:
+    """Make the database if it is absent; say now, in one line, if it cannot be used."""
+    try:
+        with Store(path).lease(timeout=_FIRST_LOOK_SECONDS):
+            pass
+    except StoreBusyError:
+        pass  # held for the moment; folding and pages wait their turn
+
+
+@contextmanager
+def _signals_set(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM set `stop`; a second one has its usual effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        stop.set()
+
+    for number in numbers:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _is_local(host: str) -> bool:
+    from ..collector._loopback import is_loopback
+
+    return is_loopback(host)
+
+
+def _describe(db_path: Path, receiver: _Server, page_server: _Server | None) -> str:
+    lines = [f"Loopscope on {db_path}"]
+    if page_server is not None:
+        lines.append(f"  dashboard  {page_server.url}")
+    lines.append(f"  OTLP/HTTP  {receiver.url}  (/v1/traces, /v1/logs)")
+    lines.append("Ctrl-C stops.")
+    return "\n".join(lines)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
