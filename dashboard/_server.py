@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 DATABASE_VARIABLE = "LOOPSCOPE_DB"  # tells the pages which database to show
+RECEIVER_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # tells them where to send traces
 
 _GRACE_SECONDS = 1  # for open connections at the end
 _FIRST_LOOK_SECONDS = 2.0
@@ -64,6 +65,7 @@ def serve(
         _check_database(db_path)
         receiver_socket = cleanup.enter_context(_listen(host, otlp_http_port, "--otlp-http-port"))
         receiver = _Server(otlp_app(db_path, loopback_only=local), receiver_socket)
+        os.environ[RECEIVER_VARIABLE] = receiver.url
         servers = [receiver]
         page_server = None
         if dashboard:
@@ -97,7 +99,7 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, sock: socket.socket, *, websockets: bool = False) -> None:
-        options = _websocket_options() if websockets else {"ws": "none"}
+        options: dict[str, Any] = _websocket_options() if websockets else {"ws": "none"}
         super().__init__(
             uvicorn.Config(
                 app,
@@ -152,7 +154,7 @@ class _Server(uvicorn.Server):
             thread.join(_GRACE_SECONDS + 1)
 
 
-def _websocket_options() -> dict:
+def _websocket_options() -> dict[str, Any]:
     from streamlit import config
 
     return {
@@ -221,6 +223,9 @@ def _dashboard_app(sock: socket.socket, local: bool) -> ASGIApp:
             "server.runOnSave": False,
         }
     )
+    from ._theme import configure
+
+    configure()
     return app
 
 

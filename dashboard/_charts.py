@@ -1,0 +1,315 @@
+"""Figures of the pages. Every text that comes from a trace passes `plot` on its way in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+from ..replay import ErrorBucket, ErrorCell, Incident, NamedCount, SweepRow, TimeBucket
+
+from ._text import count, plot
+from ._theme import ACCENT, GRID, KIND_NAMES, SEQUENCE, VERDICTS
+from ._units import duration, when
+
+__all__ = ["bar_counts", "base", "calls_over_time", "error_kinds", "errors_over_time", "fault_bars", "show", "status_bars", "threshold_map"]
+
+_CONFIG = {
+    "displaylogo": False,
+    "scrollZoom": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetScale2d"],
+}
+
+
+def show(figure: go.Figure, *, key: str, alt: str, **options: Any) -> Any:
+    """Draw a figure at the width of its container, with an accessible name."""
+    return st.plotly_chart(figure, key=key, alt=plot_free(alt), config=_CONFIG, **options)
+
+
+def plot_free(text: str) -> str:
+    """An accessible name is plain text: nothing to escape, only to bound."""
+    return text[:400]
+
+
+def base(height: int, **layout: Any) -> go.Figure:
+    """An empty figure in the house style: no frame, faint grid, room for labels."""
+    figure = go.Figure()
+    figure.update_layout(
+        height=height,
+        margin={"l": 8, "r": 8, "t": 28, "b": 8},
+        hoverlabel={"align": "left", "namelength": -1},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0, "title": None},
+        bargap=0.12,
+        showlegend=True,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+    )
+    figure.update_xaxes(gridcolor=GRID, zeroline=False, automargin=True, title=None, fixedrange=True)
+    figure.update_yaxes(gridcolor=GRID, zeroline=False, automargin=True, title=None, fixedrange=True)
+    figure.update_layout(**layout)
+    return figure
+
+
+def calls_over_time(buckets: Sequence[TimeBucket], bucket_ns: int, incidents: Iterable[Incident] = ()) -> go.Figure:
+    """Calls per bucket, stacked by verdict, with a mark above each bucket in which an incident began."""
+    figure = base(300, barmode="stack", hovermode="x unified")
+    middles = [when(bucket.start_ns + bucket_ns // 2) for bucket in buckets]
+    width = bucket_ns / 1e6 * 0.9
+    for action, mark in VERDICTS.items():
+        values = [getattr(bucket, action) for bucket in buckets]
+        if any(values):
+            figure.add_bar(x=middles, y=values, width=width, name=f"{mark.glyph} {mark.name}", marker=_bar(action))
+    began: dict[int, int] = {}
+    for incident in incidents:
+        began[_bucket_of(incident.first_ns, buckets, bucket_ns)] = (
+            began.get(_bucket_of(incident.first_ns, buckets, bucket_ns), 0) + 1
+        )
+    began.pop(-1, None)
+    if began:
+        tops = [sum(getattr(buckets[index], action) for action in VERDICTS) for index in began]
+        figure.add_scatter(
+            x=[middles[index] for index in began],
+            y=[top + max(tops) * 0.07 for top in tops],
+            mode="markers",
+            name="◆ incidents begin",
+            marker={"symbol": "diamond", "size": 9, "color": ACCENT},
+            customdata=list(began.values()),
+            hovertemplate="%{customdata}<extra>◆ incidents begin</extra>",
+        )
+    figure.update_yaxes(title="calls", rangemode="tozero")
+    figure.update_xaxes(title=f"UTC · {duration(bucket_ns)} a bar", showgrid=False)
+    return figure
+
+
+def _bucket_of(ns: int, buckets: Sequence[TimeBucket], bucket_ns: int) -> int:
+    if not buckets:
+        return -1
+    index = (ns - buckets[0].start_ns) // bucket_ns
+    return index if 0 <= index < len(buckets) else -1
+
+
+def _bar(action: str) -> dict[str, Any]:
+    mark = VERDICTS[action]
+    if action == "not_counted":
+        return {"color": "rgba(0,0,0,0)", "line": {"color": mark.colour, "width": 1.2}}
+    if action == "after_block":
+        return {
+            "color": mark.colour,
+            "opacity": mark.opacity,
+            "pattern": {"shape": "/", "size": 5, "fgcolor": mark.colour, "fillmode": "overlay"},
+        }
+    return {"color": mark.colour, "opacity": 0.55 if action == "allow" else 1.0}
+
+
+def bar_counts(rows: Sequence[NamedCount], unknown: str) -> go.Figure:
+    """Repeated calls by name, longest first, labelled with "14 of 52 calls"."""
+    rows = [row for row in rows if row.repeated_calls][:8]
+    names = [plot(unknown if row.name is None else row.name, 28) for row in rows]
+    figure = base(36 + 30 * max(len(rows), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4})
+    figure.add_bar(
+        y=list(range(len(rows))),
+        x=[row.repeated_calls for row in rows],
+        orientation="h",
+        marker={"color": ACCENT},
+        text=[f"{row.repeated_calls:,} of {row.calls:,}" for row in rows],
+        textposition="outside",
+        cliponaxis=False,
+        customdata=[[row.calls_nudged, row.calls_blocked] for row in rows],
+        hovertemplate=f"%{{text}} calls repeated<br>{VERDICTS['nudge'].glyph} %{{customdata[0]}} nudged"
+        f"<br>{VERDICTS['block'].glyph} %{{customdata[1]}} blocked<extra></extra>",
+    )
+    top = max((row.repeated_calls for row in rows), default=1)
+    figure.update_xaxes(visible=False, range=[0, top * 1.35])
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.6], showgrid=False, ticks=""
+    )
+    return figure
+
+
+def threshold_map(
+    rows: Sequence[SweepRow], field: str, label: str, draft: tuple[Any, Any], saved: tuple[Any, Any]
+) -> go.Figure:
+    """Heatmap of one total over nudge × block, a cross on the draft and a ring on the saved policy."""
+    nudges = sorted({row.nudge for row in rows if row.nudge is not None})
+    blocks = sorted({row.block for row in rows if row.block is not None})
+    cells = {(row.nudge, row.block): getattr(row.totals, field) for row in rows}
+    grid = [[cells.get((nudge, block)) for nudge in nudges] for block in blocks]
+    figure = base(380, showlegend=True)
+    figure.add_heatmap(
+        x=nudges,
+        y=blocks,
+        z=grid,
+        text=[["" if value is None else f"{value:,}" for value in line] for line in grid],
+        texttemplate="%{text}",
+        colorscale=[[0, "rgba(76,120,221,0.06)"], [1, "rgba(76,120,221,0.85)"]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        hoverongaps=False,
+        hovertemplate=f"nudge %{{x}}, block %{{y}}<br>%{{z:,}} {label}<extra></extra>",
+    )
+    for name, point, symbol, size in (("✕ draft", draft, "x-thin", 15), ("◯ saved", saved, "circle-open", 30)):
+        if point[0] in nudges and point[1] in blocks:
+            figure.add_scatter(
+                x=[point[0]],
+                y=[point[1]],
+                mode="markers",
+                name=name,
+                marker={"symbol": symbol, "size": size, "color": "#D97B00", "line": {"width": 2.5, "color": "#D97B00"}},
+                hoverinfo="skip",
+            )
+    figure.update_xaxes(title="nudge at", dtick=1, showgrid=False)
+    figure.update_yaxes(title="block at", dtick=1, showgrid=False)
+    return figure
+
+
+def error_kinds(cells: Sequence[ErrorCell]) -> go.Figure:
+    """Heatmap of failed calls: tools down, kinds across."""
+    sums: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        sums[cell.tool_name, cell.error_kind] = sums.get((cell.tool_name, cell.error_kind), 0) + cell.calls
+    tools = _by_weight(sums, 0)[:20]
+    kinds = _by_weight(sums, 1)
+    grid = [[sums.get((tool, kind)) for kind in kinds] for tool in tools]
+    figure = base(80 + 30 * len(tools), showlegend=False)
+    figure.add_heatmap(
+        x=list(range(len(kinds))),
+        y=list(range(len(tools))),
+        z=grid,
+        text=[["" if value is None else f"{value:,}" for value in line] for line in grid],
+        texttemplate="%{text}",
+        colorscale=[[0, "rgba(76,120,221,0.12)"], [1, "rgba(76,120,221,0.85)"]],
+        zmin=0,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        hoverongaps=False,
+        customdata=[[[plot(tool), kind.replace("_", " ")] for kind in kinds] for tool in tools],
+        hovertemplate="%{customdata[0]}<br>%{z:,} × %{customdata[1]}<extra></extra>",
+    )
+    figure.update_xaxes(
+        tickvals=list(range(len(kinds))),
+        ticktext=[kind.replace("_", " ") for kind in kinds],
+        side="top",
+        showgrid=False,
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(tools))),
+        ticktext=[plot(tool, 28) for tool in tools],
+        range=[len(tools) - 0.5, -0.5],
+        showgrid=False,
+    )
+    return figure
+
+
+def _by_weight(sums: dict[tuple[str, str], int], side: int) -> list[str]:
+    weights: dict[str, int] = {}
+    for names, number in sums.items():
+        weights[names[side]] = weights.get(names[side], 0) + number
+    return sorted(weights, key=lambda name: (-weights[name], name))
+
+
+def errors_over_time(buckets: Sequence[ErrorBucket], bucket_ns: int) -> go.Figure:
+    """Failed calls per bucket, stacked by kind."""
+    figure = base(260, barmode="stack", hovermode="x unified")
+    totals: dict[str, int] = {}
+    for bucket in buckets:
+        totals[bucket.error_kind] = totals.get(bucket.error_kind, 0) + bucket.calls
+    for index, kind in enumerate(sorted(totals, key=lambda name: (-totals[name], name))):
+        mine = [bucket for bucket in buckets if bucket.error_kind == kind]
+        figure.add_bar(
+            x=[when(bucket.start_ns + bucket_ns // 2) for bucket in mine],
+            y=[bucket.calls for bucket in mine],
+            width=bucket_ns / 1e6 * 0.9,
+            name=kind.replace("_", " "),
+            marker={
+                "color": SEQUENCE[index % len(SEQUENCE)],
+                "pattern": {"shape": "/" if index >= len(SEQUENCE) else ""},
+            },
+        )
+    figure.update_yaxes(title="failed calls", rangemode="tozero")
+    figure.update_xaxes(title=f"UTC · {duration(bucket_ns)} a bar", showgrid=False)
+    return figure
+
+
+
+
+
+def fault_bars(incidents: Sequence[Incident]) -> go.Figure:
+    """Groups of equal faults by repeated calls: the kind, the tools, and in how many runs."""
+    groups: dict[str, list[Incident]] = {}
+    for incident in incidents:
+        groups.setdefault(incident.group, []).append(incident)
+    ranked = sorted(groups.values(), key=lambda members: -sum(one.repeated_calls for one in members))[:8]
+    values = [sum(one.repeated_calls for one in members) for members in ranked]
+    labels, texts, hovers = [], [], []
+    for members, value in zip(ranked, values, strict=True):
+        first = members[0]
+        runs = len({one.run_id for one in members})
+        labels.append(f"{KIND_NAMES.get(first.kind, first.kind)} · {plot(' → '.join(first.tools), 30)}")
+        texts.append(f"{value:,} in {count(runs, 'run')}")
+        hovers.append(
+            f"{count(len(members), 'incident')} in {count(runs, 'run')}<br>arguments: "
+            + ("not recorded" if first.sample_arguments is None else plot(first.sample_arguments, 80))
+            + ("" if first.error_text is None else f"<br>error: {plot(first.error_text, 80)}")
+        )
+    figure = base(30 + 34 * max(len(ranked), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4})
+    figure.add_bar(
+        y=list(range(len(ranked))),
+        x=values,
+        orientation="h",
+        marker={"color": ACCENT},
+        text=texts,
+        textposition="outside",
+        cliponaxis=False,
+        customdata=hovers,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    figure.update_xaxes(visible=False, range=[0, max(values, default=1) * 1.3])
+    figure.update_yaxes(
+        tickvals=list(range(len(ranked))), ticktext=labels, range=[len(ranked) - 0.4, -0.6], showgrid=False
+    )
+    return figure
+
+
+def status_bars(by_status: Mapping[str, int]) -> go.Figure:
+    """Failed requests by HTTP status."""
+    names = sorted(by_status, key=lambda name: (-by_status[name], name))[:10]
+    figure = base(30 + 34 * max(len(names), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4})
+    figure.add_bar(
+        y=list(range(len(names))),
+        x=[by_status[name] for name in names],
+        orientation="h",
+        marker={"color": ACCENT},
+        text=[f"{by_status[name]:,}" for name in names],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate="%{text}<extra></extra>",
+    )
+    figure.update_xaxes(visible=False, range=[0, max(by_status.values(), default=1) * 1.25])
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=[plot(_STATUS.get(name, name), 40) for name in names],
+        range=[len(names) - 0.4, -0.6],
+        showgrid=False,
+    )
+    return figure
+
+
+_STATUS = {
+    "none": "no status",
+    "400": "400 bad request",
+    "401": "401 unauthorised",
+    "403": "403 forbidden",
+    "404": "404 not found",
+    "408": "408 timeout",
+    "413": "413 too large",
+    "422": "422 unprocessable",
+    "429": "429 too many requests",
+    "500": "500 server error",
+    "502": "502 bad gateway",
+    "503": "503 unavailable",
+    "504": "504 gateway timeout",
+    "529": "529 overloaded",
+}

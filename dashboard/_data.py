@@ -1,0 +1,209 @@
+"""What the pages ask of the store: one lease for a rerun at most, answers kept by store version.
+
+DuckDB lets one process hold the file, so a page must not keep it while it draws. A rerun makes a
+`Reader`, asks everything first, lets go, then draws:
+
+    with reader() as ask:
+        figures = ask.overview(policy, filters)
+        ask.release()
+        ...draw...
+
+The lease is taken with the first question whose answer is not cached and let go by `release`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import streamlit as st
+from .. import replay as rp
+from ..collector import Spool, Store
+from ..guard import GuardPolicy
+
+from . import _queries
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["DB_VARIABLE", "Reader", "database", "file_stamp", "reader", "spool", "store"]
+
+T = TypeVar("T")
+
+DB_VARIABLE = "LOOPSCOPE_DB"
+_ANSWERS = 192
+"""Answers kept, over all sessions: about ten filters of every page. Old ones go first."""
+
+
+def database() -> Path:
+    """The database of this server."""
+    return Path(os.environ.get(DB_VARIABLE) or "traces.duckdb")
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _store(path: str) -> Store:
+    return Store(Path(path), timeout=6.0)
+
+
+def store() -> Store:
+    """The store of this server."""
+    return _store(str(database()))
+
+
+def spool() -> Spool:
+    """The spool beside the database."""
+    return Spool(database())
+
+
+def file_stamp() -> tuple[int, int]:
+    """Changes whenever the database file may have changed; costs no lease."""
+    newest, total = 0, 0
+    for path in (database(), database().with_name(database().name + ".wal")):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        newest, total = max(newest, stat.st_mtime_ns), total + stat.st_size
+    return newest, total
+
+
+@st.cache_data(max_entries=_ANSWERS, show_spinner=False)
+def _answer(question: str, db: str, version: int, about: str, _ask: Callable[[], Any]) -> Any:
+    return _ask()
+
+
+class Reader:
+    """One burst of questions."""
+
+    def __init__(self) -> None:
+        self._store = store()
+        self._lease: Any = None
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self.version = self._store.version()
+
+    @property
+    def con(self) -> duckdb.DuckDBPyConnection:
+        """The leased cursor; takes the lease if this reader does not hold it."""
+        if self._con is None:
+            self._lease = self._store.lease()
+            self._con = self._lease.__enter__()
+        return self._con
+
+    def release(self) -> None:
+        """Let go of the database. A later question takes it again."""
+        lease, self._lease, self._con = self._lease, None, None
+        if lease is not None:
+            lease.__exit__(None, None, None)
+
+    def _cached(self, question: str, about: tuple[Any, ...], ask: Callable[[], T]) -> T:
+        return _answer(question, str(database()), self.version, repr(about), ask)
+
+    def options(self) -> rp.FilterOptions:
+        """What the filter bar can offer."""
+        return self._cached("options", (), lambda: rp.filter_options(self.con))
+
+    def coverage(self, filters: rp.Filters) -> rp.Coverage:
+        """How much was recorded."""
+        return self._cached("coverage", (filters,), lambda: rp.coverage(self.con, filters))
+
+    def overview(self, policy: GuardPolicy, filters: rp.Filters) -> rp.Overview:
+        """The overview's figures."""
+        return self._cached(
+            "overview", (policy.policy_hash, filters), lambda: rp.overview(self.con, policy, filters)
+        )
+
+    def incidents(self, policy: GuardPolicy, filters: rp.Filters) -> list[rp.Incident]:
+        """All incidents, worst first."""
+        return self._cached(
+            "incidents", (policy.policy_hash, filters), lambda: rp.find_incidents(self.con, filters, policy)
+        )
+
+    def incident(self, key: str, policy: GuardPolicy) -> rp.IncidentDetail:
+        """One incident."""
+        return self._cached(
+            "incident", (key, policy.policy_hash), lambda: rp.incident_detail(self.con, key, policy)
+        )
+
+    def run_calls(self, run_id: str, policy: GuardPolicy) -> list[dict[str, Any]]:
+        """Calls of one run with their verdicts, in order of counting; at most 5,000."""
+        return self._cached(
+            "run_calls",
+            (run_id, policy.policy_hash),
+            lambda: rp.call_verdicts(self.con, policy, run_id, limit=5_000).to_pylist(),
+        )
+
+    def replay(self, policy: GuardPolicy, filters: rp.Filters) -> rp.ReplayResult:
+        """Totals of one policy."""
+        return self._cached("replay", (policy.policy_hash, filters), lambda: rp.replay(self.con, policy, filters))
+
+    def sweep(
+        self, policy: GuardPolicy, nudges: Iterable[int], blocks: Iterable[int], filters: rp.Filters
+    ) -> list[rp.SweepRow]:
+        """Totals over a grid of thresholds."""
+        nudges, blocks = tuple(nudges), tuple(blocks)
+        return self._cached(
+            "sweep",
+            (policy.policy_hash, nudges, blocks, filters),
+            lambda: rp.sweep(self.con, policy, nudges, blocks, filters),
+        )
+
+    def changed_calls(
+        self, before: GuardPolicy, after: GuardPolicy, filters: rp.Filters, limit: int
+    ) -> _queries.ChangedCalls:
+        """Calls whose verdict differs between two policies."""
+        return self._cached(
+            "changed",
+            (before.policy_hash, after.policy_hash, filters, limit),
+            lambda: _queries.changed_calls(self.con, before, after, filters, limit),
+        )
+
+    def errors(self, filters: rp.Filters, policy: GuardPolicy) -> rp.ErrorBreakdown:
+        """What fails."""
+        return self._cached(
+            "errors", (policy.policy_hash, filters), lambda: rp.error_breakdown(self.con, filters, policy)
+        )
+
+    def failed_requests(self, filters: rp.Filters, limit: int, offset: int = 0) -> rp.FailedRequests:
+        """Failed LLM requests, newest first."""
+        return self._cached(
+            "requests",
+            (filters, limit, offset),
+            lambda: rp.failed_requests(self.con, filters, limit=limit, offset=offset),
+        )
+
+    def services(self) -> list[_queries.ServiceSeen]:
+        """Services and when each was last heard of."""
+        return self._cached("services", (), lambda: _queries.services_seen(self.con))
+
+    def report(self, key: str | None, policy: GuardPolicy, form: str, filters: rp.Filters) -> str:
+        """A report to take away."""
+        return rp.report(self.con, key, policy, form, filters, db=str(database()))
+
+
+_current: ContextVar[Reader | None] = ContextVar("loopscope_reader", default=None)
+
+
+@contextmanager
+def reader() -> Iterator[Reader]:
+    """The reader of this rerun; a fragment that reruns alone gets one of its own."""
+    outer = _current.get()
+    if outer is not None:
+        yield outer
+        return
+    mine = Reader()
+    token = _current.set(mine)
+    try:
+        yield mine
+    finally:
+        _current.reset(token)
+        mine.release()
+
+
+def now_ns() -> int:
+    """The clock of the pages."""
+    return time.time_ns()

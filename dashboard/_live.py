@@ -1,0 +1,54 @@
+"""The foot of the sidebar: which database, which policy, and whether the page follows new data."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import streamlit as st
+
+from . import _data, _policy
+from ._text import lit
+
+__all__ = ["sidebar"]
+
+_EVERY = 1.0
+"""Seconds between looks at the file's stamp; a look costs two stat calls and no lease."""
+
+
+def sidebar(ask: _data.Reader, took: float) -> None:
+    """Draw the foot. `took`: seconds of this rerun, which bound how soon the next may come."""
+    saved = _policy.saved()
+    with st.sidebar:
+        st.space("small")
+        follow = st.toggle(
+            "Follow new data",
+            value=True,
+            key="follow",
+            persist_state="session",
+            help="Redraws the page when the database has something new.",
+        )
+        st.caption(
+            f":material/database: {lit(_data.database().name, 40)}  \n"
+            f":material/policy: {_policy.name(saved.policy)} ({'saved' if saved.exists else 'defaults'})  \n"
+            f":material/update: as of {datetime.now(UTC):%H:%M:%S} UTC"
+        )
+    st.session_state["_seen"] = (ask.version, _data.file_stamp(), time.monotonic(), took)
+    if follow:
+        _follow()
+
+
+@st.fragment(run_every=_EVERY)
+def _follow() -> None:
+    version, stamp, drawn, took = st.session_state["_seen"]
+    now = _data.file_stamp()
+    # A page that takes long to draw must not spend the server's time on nothing else.
+    if now == stamp or time.monotonic() - drawn < max(_EVERY, 4 * took):
+        return
+    try:
+        moved = _data.store().version() != version
+    except Exception:  # noqa: BLE001 - busy or gone: the next look tells, and the next rerun says it
+        return
+    if moved:
+        st.rerun()
+    st.session_state["_seen"] = (version, now, drawn, took)

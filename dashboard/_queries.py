@@ -1,0 +1,108 @@
+"""The few questions that only pages ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from ..guard import GuardPolicy
+from ..replay import Filters, call_verdicts
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["ChangedCall", "ChangedCalls", "ServiceSeen", "changed_calls", "services_seen"]
+
+_KEY = ("trace_id", "span_id", "position")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCall:
+    """A call whose verdict is another one under the second policy."""
+
+    run_id: str
+    trace_id: str
+    span_id: str
+    position: int
+    agent_name: str | None
+    tool_name: str
+    seq: int
+    start_ns: int
+    count: int
+    before: str
+    after: str
+    judged: str | None  # of the policy under which it lies after a block
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCalls:
+    """Changed calls, at most as many as asked for, and how many there are."""
+
+    calls: tuple[ChangedCall, ...]
+    total: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSeen:
+    """One service and the last sign of it."""
+
+    name: str | None
+    calls: int
+    requests: int
+    last_ns: int
+
+
+def changed_calls(
+    con: duckdb.DuckDBPyConnection, before: GuardPolicy, after: GuardPolicy, filters: Filters, limit: int
+) -> ChangedCalls:
+    """Calls whose action differs, in order of run and seq."""
+    old, new = (call_verdicts(con, policy, filters=filters) for policy in (before, after))
+    # Both tables hold the same calls in the same order: the order does not depend on a policy.
+    differs = pc.not_equal(old["action"], new["action"])
+    rows = pc.indices_nonzero(differs)
+    runs = len(pc.unique(new["run_id"].take(rows)))
+    shown = rows.slice(0, limit)
+    was, now = old.take(shown).to_pylist(), new.take(shown).to_pylist()
+    calls = tuple(
+        ChangedCall(
+            run_id=b["run_id"],
+            trace_id=b["trace_id"],
+            span_id=b["span_id"],
+            position=b["position"],
+            agent_name=b["agent_name"],
+            tool_name=b["tool_name"],
+            seq=b["seq"],
+            start_ns=b["start_ns"],
+            count=b["count"],
+            before=a["action"],
+            after=b["action"],
+            judged=b["judged"] or a["judged"],
+            exact=a["exact"] and b["exact"],
+        )
+        for a, b in zip(was, now, strict=True)
+    )
+    return ChangedCalls(calls, len(rows), runs)
+
+
+def services_seen(con: duckdb.DuckDBPyConnection) -> list[ServiceSeen]:
+    """Every service with its calls and requests, the last one heard of first."""
+    rows = con.execute(
+        """
+        SELECT service_name, sum(calls)::BIGINT, sum(requests)::BIGINT, max(last_ns)
+        FROM (
+            SELECT service_name, count(*) AS calls, 0 AS requests, max(coalesce(end_ns, start_ns)) AS last_ns
+            FROM tool_call_rows GROUP BY ALL
+            UNION ALL
+            SELECT service_name, 0, count(*), max(coalesce(end_ns, start_ns)) FROM llm_request_rows GROUP BY ALL
+        )
+        GROUP BY service_name ORDER BY max(last_ns) DESC, service_name LIMIT 200
+        """
+    ).fetchall()
+    return [ServiceSeen(*row) for row in rows]
+
+
+_ = pa

@@ -1,0 +1,75 @@
+"""What fills an empty page: commands and code to copy."""
+
+from __future__ import annotations
+
+import os
+
+import streamlit as st
+
+from . import _data, _ui
+from ._filters import View
+
+__all__ = ["ENDPOINT_VARIABLE", "endpoint", "grouped", "nothing_here"]
+
+ENDPOINT_VARIABLE = "LOOPSCOPE_OTLP_HTTP"
+"""Set by the server: address of its OTLP/HTTP receiver. Absent where none runs."""
+
+
+def endpoint() -> str | None:
+    """Address of the receiver in this server, such as http://127.0.0.1:4318."""
+    return os.environ.get(ENDPOINT_VARIABLE) or None
+
+
+def grouped() -> dict[str, tuple[str, str, str]]:
+    """Ways to bring data in, by name: what it is for, code, language of the code."""
+    db = _data.database().name
+    to = endpoint() or "http://127.0.0.1:4318"
+    return {
+        "Import files": (
+            "OTLP files (JSON, JSON lines, protobuf, .gz) and chat transcripts, from a terminal:",
+            f"loopscope import PATH… --db {db}",
+            "bash",
+        ),
+        "Python agent": (
+            "In the agent, with any instrumentation that makes tool-call spans:",
+            f'from loopscope.collector import instrument\n\ninstrument("{db}")   # before the agent runs',
+            "python",
+        ),
+        "Own tracer provider": (
+            "Where a tracer provider is set up already:",
+            "from loopscope.collector import DuckDBSpanProcessor\n\n"
+            f'provider.add_span_processor(DuckDBSpanProcessor("{db}"))',
+            "python",
+        ),
+        "No code": (
+            "With the zero-code OpenTelemetry launcher:",
+            f"LOOPSCOPE_DB={db} OTEL_TRACES_EXPORTER=loopscope opentelemetry-instrument python agent.py",
+            "bash",
+        ),
+        "Any language": (
+            "Any OpenTelemetry SDK or collector, over OTLP/HTTP (protobuf or JSON)"
+            + (":" if endpoint() else "; start the receiver with `loopscope serve`:"),
+            f"export OTEL_EXPORTER_OTLP_ENDPOINT={to}\nexport OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+            "bash",
+        ),
+        "Samples": (
+            "To look around first: recorded runs of real frameworks, in a database of their own:",
+            "loopscope demo",
+            "bash",
+        ),
+    }
+
+
+def nothing_here(view: View, would: str) -> None:
+    """The empty state of a page: an empty store, or a filter that matches nothing."""
+    if view.narrowed:
+        _ui.sentence("Nothing matches this filter.")
+        with st.container(border=True, key="empty_state"):
+            st.subheader("Nothing in this view", anchor=False, icon=":material/filter_list_off:")
+            st.markdown("The store has data, but none of it falls in this time range and filter. Clear the filter above.")
+        return
+    _ui.sentence("No call has been recorded yet.")
+    ways = grouped()
+    picked = [("Samples", ways["Samples"]), ("Import files", ways["Import files"]), ("Python agent", ways["Python agent"])]
+    _ui.empty("Nothing recorded yet", would, *((what, code, language) for _, (what, code, language) in picked))
+    st.page_link("pages/health.py", label="More ways to send traces", icon=":material/arrow_forward:")

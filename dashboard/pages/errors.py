@@ -1,0 +1,153 @@
+"""What fails, how, and does the guard count it?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from loopscope.dashboard import _charts, _data, _filters, _policy, _snippets, _ui
+from loopscope.dashboard._text import count, plain
+from loopscope.dashboard._units import when
+from loopscope.replay import ErrorBreakdown
+
+view, saved = _filters.current_view(), _policy.saved()
+
+_REASONS = {
+    "general_tool_error": "○ failed in the tool",
+    "no_arguments": "○ arguments not recorded",
+    "no_result": "○ result not recorded",
+    "no_outcome": "○ outcome unknown",
+    "outcome_not_counted": "○ outcome left out by the policy",
+    "exempt": "· tool left alone by the policy",
+}
+
+
+def main() -> None:
+    with _data.reader() as ask:
+        seen = ask.errors(view.filters, saved.policy)
+        ask.release()
+    if not seen.calls:
+        _snippets.nothing_here(view, "Failed calls stand here by tool, kind and time, with their texts grouped.")
+        return
+    _ui.sentence(_said(seen))
+    _figures(seen)
+    _ui.coverage_note(seen.coverage)
+    if seen.failed:
+        left, right = st.columns([1.2, 1], gap="large")
+        with left:
+            _ui.section("Kinds by tool", "Failed calls.")
+            _charts.show(_charts.error_kinds(seen.by_tool), key="kinds", alt="Failed calls by tool and kind of error")
+        with right:
+            _ui.section("Over time", "Failed calls by kind.")
+            _charts.show(
+                _charts.errors_over_time(seen.buckets, seen.bucket_ns),
+                key="errors_time",
+                alt="Failed calls over time by kind of error",
+            )
+        _texts(seen)
+    _not_counted(seen)
+
+
+def _said(seen: ErrorBreakdown) -> str:
+    if not seen.failed:
+        return f"None of {count(seen.calls, 'call')} failed."
+    kinds: dict[str, int] = {}
+    tools: dict[str, int] = {}
+    for cell in seen.by_tool:
+        kinds[cell.error_kind] = kinds.get(cell.error_kind, 0) + cell.calls
+        tools[cell.tool_name] = tools.get(cell.tool_name, 0) + cell.calls
+    kind, most = max(kinds.items(), key=lambda item: item[1])
+    tool, worst = max(tools.items(), key=lambda item: item[1])
+    return (
+        f"{seen.failed:,} of {count(seen.calls, 'call')} failed ({seen.failed / seen.calls:.0%}), most of them as "
+        f"{kind.replace('_', ' ')} ({most:,}) and in {plain(tool, 60)} ({worst:,}). "
+        f"The guard counts {seen.counted:,} of the failures."
+    )
+
+
+def _figures(seen: ErrorBreakdown) -> None:
+    schema = sum(cell.calls for cell in seen.by_tool if cell.outcome == "schema_error")
+    with _ui.figures():
+        _ui.figure("Failed calls", f"{seen.failed:,}", note=f"of {count(seen.calls, 'finished call')}")
+        _ui.figure("Schema errors", f"{schema:,}", note="the call did not fit the tool; counted like results")
+        _ui.figure("General errors", f"{seen.failed - schema:,}", note="the tool failed; a retry is not yet a loop")
+        _ui.figure("Counted", f"{seen.counted:,}", note=f"of the failed, under {_policy.name(saved.policy)}")
+        _ui.figure("Distinct texts", f"{seen.groups_total:,}", note="numbers, ids, times and paths masked")
+
+
+def _texts(seen: ErrorBreakdown) -> None:
+    _ui.section("Error texts", "Equal once volatile parts are masked. Select a line to see samples as recorded.")
+    rows = pd.DataFrame(
+        {
+            "calls": [group.calls for group in seen.groups],
+            "runs": [group.runs for group in seen.groups],
+            "tool": [plain(group.tool_name) for group in seen.groups],
+            "kind": [group.error_kind.replace("_", " ") for group in seen.groups],
+            "counted": [_counted(group.counted, group.calls) for group in seen.groups],
+            "text": ["no text recorded" if group.text is None else plain(group.text, 400) for group in seen.groups],
+            "last": [when(group.last_ns) for group in seen.groups],
+        }
+    )
+    picked = st.dataframe(
+        rows,
+        key="error_texts",
+        alt="Error texts",
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row-required",
+        column_config={
+            "calls": st.column_config.NumberColumn("Calls", width=70),
+            "runs": st.column_config.NumberColumn("Runs", width=70),
+            "tool": st.column_config.TextColumn("Tool", width=170),
+            "kind": st.column_config.TextColumn("Kind", width=110),
+            "counted": st.column_config.TextColumn("Guard", width=130),
+            "text": st.column_config.TextColumn("Text", width=460),
+            "last": st.column_config.DatetimeColumn("Last seen (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
+        },
+    )
+    if seen.groups_total > len(seen.groups):
+        st.caption(f"{len(seen.groups):,} of {seen.groups_total:,} texts, most calls first.")
+    chosen = picked.selection.rows[0] if picked.selection.rows else 0
+    group = seen.groups[min(chosen, len(seen.groups) - 1)]
+    with st.container(border=True):
+        st.caption(f"Samples as recorded: {count(group.calls, 'call')} in {count(group.runs, 'run')}")
+        if not group.samples:
+            st.caption(":material/block: The source recorded no text for these failures.")
+        for number, sample in enumerate(group.samples):
+            _ui.text_box(f"Sample {number + 1}", sample, key=f"sample_{chosen}_{number}", limit=1000)
+
+
+def _counted(counted: int, calls: int) -> str:
+    if counted == calls:
+        return "· counted"
+    return "○ not counted" if not counted else f"· {counted:,} counted"
+
+
+def _not_counted(seen: ErrorBreakdown) -> None:
+    total = sum(reason.calls for reason in seen.not_counted)
+    _ui.section("What the guard does not count, and why", f"{total:,} of {count(seen.calls, 'finished call')}.")
+    if not seen.not_counted:
+        st.caption("Nothing: every finished call takes part in counting.")
+        return
+    rows = pd.DataFrame(
+        {
+            "calls": [reason.calls for reason in seen.not_counted],
+            "share": [reason.calls / seen.calls for reason in seen.not_counted],
+            "reason": [_REASONS.get(reason.reason, reason.reason.replace("_", " ")) for reason in seen.not_counted],
+            "explanation": [plain(reason.explanation, 300) for reason in seen.not_counted],
+        }
+    )
+    _ui.table(
+        rows,
+        key="not_counted",
+        alt="Calls the guard does not count, by reason",
+        height="content",
+        columns={
+            "calls": st.column_config.NumberColumn("Calls", width=80),
+            "share": st.column_config.NumberColumn("Of all", format="percent", width=80),
+            "reason": st.column_config.TextColumn("Reason", width=230),
+            "explanation": st.column_config.TextColumn("What it means", width=560),
+        },
+    )
+
+
+main()

@@ -1,0 +1,146 @@
+"""Is everything arriving, and how do I send more?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from loopscope.dashboard import _data, _filters, _snippets, _ui
+from loopscope.dashboard._text import count, plain
+from loopscope.dashboard._units import ago, size, when
+from loopscope.replay import Coverage
+
+view = _filters.current_view()
+
+
+def main() -> None:
+    with _data.reader() as ask:
+        seen = ask.coverage(view.filters)
+        services = ask.services()
+        ask.release()
+    waiting, refused = _data.spool().pending(), _data.spool().quarantined()
+    now = _data.now_ns()
+    last = services[0].last_ns if services else None
+    _ui.sentence(_said(seen, last, len(waiting), len(refused), now))
+    with _ui.figures():
+        _ui.figure("Last activity", ago(last, now) if last else "never", note="end of the newest call or request")
+        _ui.figure("Waiting in the spool", f"{len(waiting):,}", note="segments received, not folded yet")
+        _ui.figure("Quarantined", f"{len(refused):,}", note="segments that could not be read")
+        _ui.figure("Database", size(_size()), note=plain(_data.database(), 60).replace("_", "\\_"))
+        judged = seen.calls - max(seen.calls_without_arguments, seen.calls_without_result)
+        share = f"{judged / seen.calls:.0%}" if seen.calls else "—"
+        _ui.figure("Calls with content", share, note=f"{judged:,} of {count(seen.calls, 'finished call')}")
+    _send()
+    if services:
+        _services(services, now)
+        _dialects(seen)
+    if refused:
+        _quarantine(refused)
+
+
+def _said(seen: Coverage, last: int | None, waiting: int, refused: int, now: int) -> str:
+    if last is None:
+        return "Nothing has arrived yet. Choose a way to send traces below and copy it."
+    parts = [f"Data is arriving: the newest is from {ago(last, now)}" if now - last < 60e9 * 10 else
+             f"The newest data is from {ago(last, now)}"]
+    if waiting:
+        parts.append(f"{count(waiting, 'segment')} waiting to be folded")
+    parts.append(f"{refused:,} in quarantine" if refused else "nothing in quarantine")
+    lacking = sum(1 for part in seen.dialects if part.hint)
+    if lacking:
+        parts.append(f"{count(lacking, 'source')} sent calls without content")
+    return "; ".join(parts) + "."
+
+
+def _size() -> int:
+    try:
+        return _data.database().stat().st_size
+    except OSError:
+        return 0
+
+
+def _send() -> None:
+    _ui.section("Send traces here", "Pick a way and copy it. Everything becomes OpenTelemetry, whatever it was.")
+    endpoint = _snippets.endpoint()
+    if endpoint:
+        st.caption(f":material/sensors: This server receives OTLP/HTTP at `{endpoint}/v1/traces` and `{endpoint}/v1/logs`.")
+    else:
+        st.caption(":material/sensors_off: No receiver runs in this server; files and agents in Python write to the database directly.")
+    ways = _snippets.grouped()
+    for tab, (about, code, language) in zip(st.tabs(list(ways)), ways.values(), strict=True):
+        with tab:
+            st.caption(about)
+            st.code(code, language=language)
+
+
+def _services(services, now: int) -> None:
+    _ui.section("Who is sending", "Services, the last one heard of first.")
+    _ui.table(
+        pd.DataFrame(
+            {
+                "service": ["not recorded" if one.name is None else plain(one.name) for one in services],
+                "last": [ago(one.last_ns, now) for one in services],
+                "at": [when(one.last_ns) for one in services],
+                "calls": [one.calls for one in services],
+                "requests": [one.requests for one in services],
+            }
+        ),
+        key="services",
+        alt="Services that sent traces",
+        columns={
+            "service": st.column_config.TextColumn("Service", width=240),
+            "last": st.column_config.TextColumn("Last heard of", width=130),
+            "at": st.column_config.DatetimeColumn("At (UTC)", format="YYYY-MM-DD HH:mm:ss", width=170),
+            "calls": st.column_config.NumberColumn("Tool calls", format="localized", width=110),
+            "requests": st.column_config.NumberColumn("Requests", format="localized", width=110),
+        },
+    )
+
+
+def _dialects(seen: Coverage) -> None:
+    _ui.section("What was recorded", "Calls without arguments or result cannot be judged. The setting records them from now on.")
+    parts = seen.dialects
+    _ui.table(
+        pd.DataFrame(
+            {
+                "dialect": [plain(part.dialect) for part in parts],
+                "calls": [part.calls for part in parts],
+                "arguments": [_share(part.calls - part.calls_without_arguments, part.calls) for part in parts],
+                "result": [_share(part.calls - part.calls_without_result, part.calls) for part in parts],
+                "truncated": [part.calls_truncated for part in parts],
+                "hint": ["" if part.hint is None else plain(part.hint, 400) for part in parts],
+            }
+        ),
+        key="dialects",
+        alt="Content coverage by dialect",
+        columns={
+            "dialect": st.column_config.TextColumn("Recorded as", width=170),
+            "calls": st.column_config.NumberColumn("Calls", format="localized", width=80),
+            "arguments": st.column_config.ProgressColumn("With arguments", format="percent", width=140),
+            "result": st.column_config.ProgressColumn("With result", format="percent", width=140),
+            "truncated": st.column_config.NumberColumn("Cut", width=70),
+            "hint": st.column_config.TextColumn("Setting that records them", width=460),
+        },
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _quarantine(refused) -> None:
+    _ui.section("Quarantine", "These segments could not be read; they stay in the spool's quarantine folder.")
+    _ui.table(
+        pd.DataFrame(
+            {"segment": [plain(name) for name, _ in refused], "reason": [plain(reason, 400) for _, reason in refused]}
+        ).head(_ui.PAGE_ROWS),
+        key="quarantine",
+        alt="Quarantined segments",
+        total=len(refused),
+        columns={
+            "segment": st.column_config.TextColumn("Segment", width=300),
+            "reason": st.column_config.TextColumn("Why", width=600),
+        },
+    )
+
+
+main()

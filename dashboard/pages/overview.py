@@ -1,0 +1,88 @@
+"""Is anything looping now, and what does it cost?"""
+
+from __future__ import annotations
+
+import streamlit as st
+from loopscope.dashboard import _charts, _data, _filters, _incident_table, _policy, _snippets, _ui
+from loopscope.dashboard._text import count
+from loopscope.replay import Figures, Overview
+
+view, saved = _filters.current_view(), _policy.saved()
+
+
+def main() -> None:
+    with _data.reader() as ask:
+        seen = ask.overview(saved.policy, view.filters)
+        ask.release()
+    if not seen.figures.calls and not seen.figures.requests and not seen.coverage.calls_not_ended:
+        _snippets.nothing_here(view, "Loops, calls over time and what they cost stand here once an agent has run.")
+        return
+    _ui.sentence(seen.sentence)
+    _figures(seen)
+    _ui.coverage_note(seen.coverage)
+    _ui.section(
+        "Calls over time", f"Each call as the policy in force judges it ({_policy.name(saved.policy)}). Times are UTC."
+    )
+    _charts.show(
+        _charts.calls_over_time(seen.buckets, seen.bucket_ns, seen.incidents),
+        key="calls_over_time",
+        alt="Calls over time, stacked by the guard's verdict",
+    )
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _ranking("Tools", "tool", seen.tools)
+    with right:
+        _ranking("Agents", "agent", seen.agents)
+    _ui.section("Newest incidents", "Click Open to see the calls of one.")
+    if seen.incidents:
+        _incident_table.draw(
+            list(seen.incidents), key="newest", now_ns=_data.now_ns(), total=seen.incidents_total, newest_first=True
+        )
+    else:
+        st.caption("None: no call was repeated three times with an equal result, and nothing failed over and over.")
+
+
+def _figures(seen: Overview) -> None:
+    now, before = seen.figures, seen.previous
+    calls = _ui.covers(seen.coverage)
+
+    def delta(name: str) -> dict[str, object]:
+        if before is None:
+            return {}
+        return {"delta": getattr(now, name) - getattr(before, name), "delta_note": "vs the period before"}
+
+    share = f"{now.runs_looping / now.runs:.0%} of {count(now.runs, 'run')}" if now.runs else ""
+    repeated = f"{now.repeated_calls / now.calls:.0%} of all calls" if now.calls and not calls else calls
+    with _ui.figures():
+        _ui.figure("Runs", f"{now.runs:,}", note=f"in {view.period}", good="", **delta("runs"))
+        _ui.figure("Tool calls", f"{now.calls:,}", note=_ended(seen), good="", **delta("calls"))
+        _ui.figure("Runs with a loop", f"{now.runs_looping:,}", note=share, **delta("runs_looping"))
+        _ui.figure("Repeated calls", f"{now.repeated_calls:,}", note=repeated, **delta("repeated_calls"))
+        _ui.figure("Failed requests", f"{now.failed_requests:,}", note=_requests(now), **delta("failed_requests"))
+
+
+def _ended(seen: Overview) -> str:
+    open_calls = seen.coverage.calls_not_ended
+    return f"finished; {open_calls:,} still open" if open_calls else "all finished"
+
+
+def _requests(now: Figures) -> str:
+    text = f"of {count(now.requests, 'request')} to a model"
+    if now.preventable_requests is not None:
+        text += f"; {now.preventable_requests:,} preventable"
+    return text
+
+
+def _ranking(title: str, what: str, rows) -> None:
+    _ui.section(f"{title} by repeated calls")
+    if any(row.repeated_calls for row in rows):
+        _charts.show(
+            _charts.bar_counts(rows, f"no {what} recorded"),
+            key=f"by_{what}",
+            alt=f"{title} with the most repeated calls",
+        )
+    else:
+        st.caption("No repeated call.")
+
+
+main()
