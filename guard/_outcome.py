@@ -5,19 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ._envelope import failure_envelope, jsonrpc_code_of, text_of, text_of_result
-from ._failures import (
-    JSONRPC_SCHEMA_CODES,
-    ErrorKind,
-    FailureText,
-    is_retry_type,
-    is_validation_type,
-    kind_of_jsonrpc,
-    kind_of_status,
-    kind_of_text,
-    kind_of_type,
-    number_of_type,
-)
+from ._envelope import failure_envelope
 
 __all__ = ["Classification", "ErrorKind", "Outcome", "OutcomeFacts", "classify_outcome"]
 
@@ -28,6 +16,22 @@ class Outcome(StrEnum):
     SUCCESS = "success"
     SCHEMA_ERROR = "schema_error"  # the arguments were refused; the same ones will be again
     GENERAL_TOOL_ERROR = "general_tool_error"  # anything else; another try may well succeed
+
+
+class ErrorKind(StrEnum):
+    """What a failed call failed of."""
+
+    VALIDATION = "validation"  # the arguments were refused
+    RATE_LIMIT = "rate_limit"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"  # the service is there and cannot answer now
+    NETWORK = "network"  # the service could not be reached
+    AUTH = "auth"  # who asks is not known
+    NOT_FOUND = "not_found"
+    DENIED = "denied"  # who asks is known and must not
+    CANCELLED = "cancelled"
+    TOOL_FAILURE = "tool_failure"  # the tool says what went wrong; none of the above
+    UNKNOWN = "unknown"  # nothing was recorded but the failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,71 +93,10 @@ def classify_outcome(facts: OutcomeFacts) -> Classification:
             return _SUCCESS
         if facts.failed is None and not _signs_of_failure(facts):
             return _UNDECIDED if facts.result is None else _SUCCESS
+    from ._failures import classify_failure  # tables that only failures need
 
-    texts = _failure_texts(facts, envelope)
-    type_code, type_status = number_of_type(facts.error_type)
-
-    code = _first(
-        facts.jsonrpc_code, type_code, *(text.jsonrpc_code() for text in texts), jsonrpc_code_of(facts.result)
-    )
-    if code is not None:
-        if code in JSONRPC_SCHEMA_CODES:
-            return Classification(Outcome.SCHEMA_ERROR, ErrorKind.VALIDATION, facts.http_status)
-        kind, status = _kind(facts, texts)
-        if kind in (ErrorKind.TOOL_FAILURE, ErrorKind.UNKNOWN):
-            kind = kind_of_jsonrpc(code) or ErrorKind.TOOL_FAILURE
-        return Classification(Outcome.GENERAL_TOOL_ERROR, kind, facts.http_status or status)
-
-    attribute = facts.http_status if facts.http_status is not None and facts.http_status >= 400 else None
-    status = _first(attribute, type_status, *(text.http_status() for text in texts))
-    if status is not None:
-        outcome = Outcome.SCHEMA_ERROR if status in (400, 422) else Outcome.GENERAL_TOOL_ERROR
-        return Classification(outcome, kind_of_status(status), status)
-
-    if _refused(facts.error_type, texts):
-        return Classification(Outcome.SCHEMA_ERROR, ErrorKind.VALIDATION, None)
-    kind, status = _kind(facts, texts)
-    return Classification(Outcome.GENERAL_TOOL_ERROR, kind, status)
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+    return classify_failure(facts, envelope)
 
 
 def _signs_of_failure(facts: OutcomeFacts) -> bool:
     return bool(facts.error_type or facts.error_text) or facts.jsonrpc_code is not None
-
-
-def _failure_texts(facts: OutcomeFacts, envelope: object | None) -> list[FailureText]:
-    said = text_of(envelope) if envelope is not None else text_of_result(facts.result)
-    read = (FailureText.read(text) for text in (facts.error_text, said))
-    return [text for text in read if text is not None]
-
-
-def _refused(error_type: str | None, texts: list[FailureText]) -> bool:
-    if any(text.refuses_arguments() for text in texts):
-        return True
-    if any(is_retry_type(name) for name in (error_type, *_types(texts))):
-        # Arguments were refused only if the text says so, or if there is no text to say otherwise.
-        return not texts
-    if is_validation_type(error_type):
-        return True
-    return any(is_validation_type(name) for text in texts if not text.from_body for name in text.types)
-
-
-def _types(texts: list[FailureText]) -> list[str]:
-    return [name for text in texts for name in text.types]
-
-
-def _kind(facts: OutcomeFacts, texts: list[FailureText]) -> tuple[ErrorKind, int | None]:
-    """The kind of a general error: by type, then by text; and a status that the text names."""
-    by_text, status = next(
-        ((kind, status) for kind, status in (kind_of_text(text.text) for text in texts) if kind), (None, None)
-    )
-    by_type = [kind for kind in map(kind_of_type, (facts.error_type, *_types(texts))) if kind is not None]
-    for kind in by_type:
-        if kind is not ErrorKind.TOOL_FAILURE:
-            return kind, status
-    if by_text is not None:
-        return by_text, status
-    return (ErrorKind.TOOL_FAILURE if by_type or texts else ErrorKind.UNKNOWN), status
