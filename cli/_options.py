@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -54,7 +55,7 @@ def load_policy(file: Path | None, nudge: str | None = None, block: str | None =
         changes["nudge_threshold"] = _threshold("--nudge", nudge)
     if block is not None:
         changes["block_threshold"] = _threshold("--block", block)
-    return policy.replace(**changes) if changes else policy
+    return replace(policy, **changes) if changes else policy
 
 
 def _threshold(option: str, text: str) -> int | None:
