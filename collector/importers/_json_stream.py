@@ -23,6 +23,7 @@ _CHUNK = 1 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
 # An error this near to the end of what was read may only mean that the value goes on.
 _NEAR_END = 16
+_HALF_ESCAPE = re.compile(r"\\?u?[0-9A-Fa-f]{0,3}")
 _WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
@@ -182,8 +183,9 @@ class _Text:
         if self._ended and unfinished and self._is_cut_off(error):
             return _cut_off(f"the value that begins on line {self.line}")
         line = self.line + self._text.count("\n", self._at, error.pos)
+        begun = f", in the value that begins on line {self.line}" if line != self.line else ""
         return FormatError(
-            f"not valid JSON ({error.msg.lower().removesuffix(' at')})",
+            f"not valid JSON ({error.msg.lower().removesuffix(' at')}{begun})",
             where=f"line {line}",
             hint="mend or remove it and import again",
         )
@@ -192,7 +194,7 @@ class _Text:
         rest = self._text[error.pos :].rstrip()
         if not rest or error.msg.startswith("Unterminated"):
             return True
-        return rest.startswith("\\") or any(word.startswith(rest) for word in _WORDS)
+        return _HALF_ESCAPE.fullmatch(rest) is not None or any(word.startswith(rest) for word in _WORDS)
 
 
 def _cut_off(what: str) -> FormatError:

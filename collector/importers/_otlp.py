@@ -175,17 +175,22 @@ def _check_ids(span: Any) -> None:
 
 def _signal_of(data: bytes) -> Signal | None:
     """Traces and logs share their outer layout; the fields of a record tell them apart."""
-    traces = ExportTraceServiceRequest()
-    logs = ExportLogsServiceRequest()
-    try:
-        traces.ParseFromString(data)
-        logs.ParseFromString(data)
-    except DecodeError:
-        return None
-    spans = [s for outer in traces.resource_spans for scope in outer.scope_spans for s in scope.spans]
+    traces = _parsed(ExportTraceServiceRequest(), data)
+    spans = [
+        span
+        for outer in (traces.resource_spans if traces else ())
+        for scope in outer.scope_spans
+        for span in scope.spans
+    ]
     if spans and all(s.trace_id and s.span_id and len(s.span_id) <= _SPAN_ID_BYTES for s in spans):
         return "traces"
-    records = [r for outer in logs.resource_logs for scope in outer.scope_logs for r in scope.log_records]
+    logs = _parsed(ExportLogsServiceRequest(), data)
+    records = [
+        record
+        for outer in (logs.resource_logs if logs else ())
+        for scope in outer.scope_logs
+        for record in scope.log_records
+    ]
     if records and all(
         r.time_unix_nano or r.observed_time_unix_nano or r.event_name or r.HasField("body") for r in records
     ):
@@ -193,15 +198,21 @@ def _signal_of(data: bytes) -> Signal | None:
     return None
 
 
-def _is_empty(data: bytes) -> bool:
-    """A request without records, such as a collector writes at the end of an interval."""
-    request = ExportTraceServiceRequest()
+def _parsed(request: Any, data: bytes) -> Any:
+    """The message, or None: what is a name in one kind of record is a message in the other."""
     try:
         request.ParseFromString(data)
     except DecodeError:
+        return None
+    return request
+
+
+def _is_empty(data: bytes) -> bool:
+    """A request without records, such as a collector writes at the end of an interval."""
+    request = _parsed(ExportTraceServiceRequest(), data)
+    if request is None or (data and data[0] != _FIELD_1):
         return False
-    no_spans = all(not scope.spans for outer in request.resource_spans for scope in outer.scope_spans)
-    return no_spans and (not data or data[0] == _FIELD_1)
+    return all(not scope.spans for outer in request.resource_spans for scope in outer.scope_spans)
 
 
 def _prefixed_frames(reader: _Reader) -> Iterator[tuple[str, bytes]]:

@@ -190,7 +190,9 @@ class _Writer:
         if call is None:
             self._skipped.add(
                 f"{self._log.where}, message {index + 1}",
-                f"a result for {result_id(message) or 'no id'!r}, which no open call has",
+                f"a result for {found!r}, which no open call has"
+                if (found := result_id(message))
+                else "a result without an id, and not exactly one open call it could belong to",
             )
             return
         span = self._opened[call.order]
