@@ -5,13 +5,15 @@ data. `Filters` choose what is reported and never change a verdict.
 """
 
 from ._coverage import coverage, filter_options
+from ._engine import call_verdicts
 from ._errors import error_breakdown
+from ._filters import ALL, FilterOptions, Filters
 from ._incidents import find_incidents, incident_detail
 from ._overview import overview
-from ._replay import ReplayResult, call_verdicts, replay, sweep
 from ._requests import failed_requests
+from ._sweep import SweepRow, sweep
+from ._totals import ReplayResult, replay
 from ._types import (
-    ALL,
     SCHEMA_VERSION,
     Change,
     Coverage,
@@ -23,8 +25,6 @@ from ._types import (
     FailedRequest,
     FailedRequests,
     Figures,
-    FilterOptions,
-    Filters,
     Incident,
     IncidentCall,
     IncidentDetail,
@@ -33,7 +33,6 @@ from ._types import (
     NotCountedReason,
     Overview,
     RunInfo,
-    SweepRow,
     TextChange,
     TimeBucket,
     Totals,

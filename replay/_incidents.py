@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import ALL, Filters, Incident, IncidentDetail
+from ._filters import ALL, Filters
+from ._types import Incident, IncidentDetail
 
 if TYPE_CHECKING:
     import duckdb

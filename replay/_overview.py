@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import ALL, Filters, Overview
+from ._filters import ALL, Filters
+from ._types import Overview
 
 if TYPE_CHECKING:
     import duckdb

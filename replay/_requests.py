@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._types import ALL, FailedRequests, Filters
+from ._filters import ALL, Filters
+from ._types import FailedRequests
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,7 +10,6 @@ from typing import Any
 from ..collector._records import ToolCall
 
 __all__ = [
-    "ALL",
     "SCHEMA_VERSION",
     "Change",
     "Coverage",
@@ -22,8 +21,6 @@ __all__ = [
     "FailedRequest",
     "FailedRequests",
     "Figures",
-    "FilterOptions",
-    "Filters",
     "Incident",
     "IncidentCall",
     "IncidentDetail",
@@ -32,7 +29,6 @@ __all__ = [
     "NotCountedReason",
     "Overview",
     "RunInfo",
-    "SweepRow",
     "TextChange",
     "TimeBucket",
     "Totals",
@@ -40,42 +36,6 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 """Version of the JSON that `to_json` methods and JSON reports produce."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which calls and requests a question is about; an empty field means all.
-
-    Filters choose what is *reported*. They never change a verdict: counting always sees whole
-    runs, so a call keeps its count and action whatever the filter leaves out.
-    """
-
-    since: int | None = None  # calls and requests that start at or after this, ns
-    until: int | None = None  # ... and before this, ns
-    services: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()  # calls of runs in which one of these models was asked
-    run_ids: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
-    dialects: tuple[str, ...] = ()
-
-
-ALL = Filters()
-"""No filter: every call and request."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilterOptions:
-    """What a filter bar can offer, and the span of time that the store covers."""
-
-    services: tuple[str, ...]
-    agents: tuple[str, ...]
-    tools: tuple[str, ...]
-    models: tuple[str, ...]
-    dialects: tuple[str, ...]
-    first_ns: int | None
-    last_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +91,6 @@ class Totals:
     def to_json(self) -> dict[str, int]:
         """A JSON-ready dict."""
         return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class SweepRow:
-    """One cell of a sweep."""
-
-    nudge: int | None
-    block: int | None
-    totals: Totals
-
-    def to_json(self) -> dict[str, int | None]:
-        """`{"nudge": …, "block": …, …totals}`."""
-        return {"nudge": self.nudge, "block": self.block, **self.totals.to_json()}
 
 
 class IncidentKind(StrEnum):

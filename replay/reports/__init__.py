@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._types import ALL, Filters
+from .._filters import ALL, Filters
 
 if TYPE_CHECKING:
     import duckdb

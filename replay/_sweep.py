@@ -1,0 +1,117 @@
+"""Totals for many pairs of thresholds at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..guard import INHERIT, GuardPolicy, PolicyError
+from ._coverage import runs_without_calls
+from ._engine import Judging
+from ._facts import facts_of
+from ._filters import ALL, Filters, fact_filter
+from ._sql import rows
+from ._types import Totals
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["SweepRow", "sweep"]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """One cell of a sweep."""
+
+    nudge: int | None
+    block: int | None
+    totals: Totals
+
+    def to_json(self) -> dict[str, int | None]:
+        """`{"nudge": …, "block": …, …totals}`."""
+        return {"nudge": self.nudge, "block": self.block, **self.totals.to_json()}
+
+
+def sweep(
+    con: duckdb.DuckDBPyConnection,
+    policy: GuardPolicy,
+    nudges: Iterable[int | None],
+    blocks: Iterable[int | None],
+    filters: Filters = ALL,
+) -> list[SweepRow]:
+    """Totals for every pair of default thresholds, by nudge, then block.
+
+    Per-tool thresholds and exemptions of `policy` stay as they are. Pairs that are no policy are
+    left out: nudge ≥ block, also after merging a tool's own threshold.
+    """
+    wanted = [
+        (nudge, block)
+        for nudge in sorted(set(nudges), key=_off_last)
+        for block in sorted(set(blocks), key=_off_last)
+        if _is_policy(policy, nudge, block)
+    ]
+    if not wanted:
+        return []
+    facts = facts_of(con)
+    judging = Judging(facts, con, policy)
+    where, params = fact_filter(filters, facts, con, "c")
+    own = [policy.tools.get(name) for name in facts.tools]
+    levels = [nudge for nudge, _ in wanted if nudge is not None]
+    shared: dict[str, Any] = {
+        **params,
+        "own_nudge": [tool is not None and tool.nudge_threshold is not INHERIT for tool in own],
+        "own_block": [tool is not None and tool.block_threshold is not INHERIT for tool in own],
+        "cells": sorted({block or 0 for _, block in wanted}),
+    }
+    base = rows(
+        judging.con,
+        f"SELECT count(DISTINCT c.run) AS runs, count(*) AS calls FROM calls AS c WHERE {where}",  # noqa: S608
+        params,
+    )[0]
+    stopped = {
+        row.pop("cell"): row
+        for row in judging.arrow("sweep_blocks", shared, where, base="sweep_base").to_pylist()
+    }
+    cap = max(levels, default=0)
+    bounds = {"cap": cap, "lowest": min(levels, default=0)}
+    nudged_calls: defaultdict[tuple[int | None, int], int] = defaultdict(int)
+    nudged_runs: defaultdict[tuple[int | None, int], int] = defaultdict(int)
+    for row in judging.arrow("sweep_nudges", {**shared, **bounds}, where, base="sweep_base").to_pylist():
+        for level in range(1, row["level"] + 1):
+            nudged_calls[row["cell"], level] += row["calls"]
+            nudged_runs[row["cell"], level] += row["runs"]
+    runs = base["runs"] + runs_without_calls(con, facts, filters)
+    found: list[SweepRow] = []
+    for nudge, block in wanted:
+        level = cap + 1 if nudge is None else nudge
+        cell = block or 0
+        after = stopped.get(cell, _NOTHING)
+        totals = Totals(
+            runs=runs,
+            calls=base["calls"],
+            runs_nudged=nudged_runs[None, level] + nudged_runs[cell, level],
+            calls_nudged=nudged_calls[None, level] + nudged_calls[cell, level],
+            calls_after_block=after["calls_avoidable"] + after["calls_lost"] + after["calls_unjudged"],
+            **after,
+        )
+        found.append(SweepRow(nudge, block, totals))
+    return found
+
+
+_NOTHING = dict.fromkeys(
+    ("runs_blocked", "calls_blocked", "calls_avoidable", "calls_lost", "calls_unjudged"), 0
+)
+
+
+def _off_last(threshold: int | None) -> tuple[bool, int]:
+    return threshold is None, threshold or 0
+
+
+def _is_policy(policy: GuardPolicy, nudge: int | None, block: int | None) -> bool:
+    try:
+        replace(policy, nudge_threshold=nudge, block_threshold=block)
+    except PolicyError:
+        return False
+    return True

@@ -1,0 +1,5 @@
+-- When the agent spans of nested runs started. A run's first call may start long after its agent did.
+SELECT n.run, min(s.start_ns) AS start_ns
+FROM nested_runs AS n
+JOIN span_rows AS s ON s.trace_id = n.trace_id AND s.span_id = n.span_id
+GROUP BY n.run
