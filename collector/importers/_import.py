@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from ...guard import ImportFileError, StoreBusyError, StoreError
+from .._fold import fold
 from .._redact import captures_content, redact_logs, redact_traces
 from .._segment import Signal
 from .._spool import Spool
@@ -193,8 +194,6 @@ class _Importer:
         self._batch.clear()
 
     def _fold(self) -> None:
-        from .._fold import fold
-
         deadline = time.monotonic() + _FOLD_SECONDS
         while True:
             fold(self._store, self._spool)
