@@ -149,7 +149,7 @@ class DuckDBSpanProcessor(SpanProcessor):
         queue.append(span)
         if self._idle:
             self._signal()
-        elif waiting >= self._batch_size and not self._hurry.is_set():
+        elif waiting + 1 >= self._batch_size and not self._hurry.is_set():
             self._hurry.set()
 
     def force_flush(self, timeout_millis: int | None = 30_000) -> bool:
@@ -231,7 +231,8 @@ class DuckDBSpanProcessor(SpanProcessor):
         if not (self._queue or self._started or self._flush_asked > self._flush_answered or self._stop):
             self._wake.wait()
         self._idle = False
-        if self._flush_asked == self._flush_answered and not self._stop:
+        asked = self._flush_asked
+        if asked == self._flush_answered and not self._stop and len(self._queue) < self._batch_size:
             self._hurry.wait(self._window())
         self._hurry.clear()
         asked = self._flush_asked
@@ -318,7 +319,7 @@ class DuckDBSpanProcessor(SpanProcessor):
                 span = self._started.popleft()
             except IndexError:
                 break
-            if span.end_time is None and span.context.trace_flags & 1:
+            if span.end_time is None and span.get_span_context().trace_flags & 1:
                 attributes = _snapshot(span)
                 if any(attributes.get(key) in marks for key, marks in _AGENT_MARKS.items()):
                     agents.append((span, attributes))
