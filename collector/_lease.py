@@ -52,9 +52,10 @@ class Turnstile:
         if not self.lock.acquire(timeout=max(timeout, 0.0)):
             raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
         try:
-            if self.connection is None:
-                self.connection = open_(self, deadline)
-            cursor = self.connection.cursor()
+            connection = self.connection
+            if connection is None:
+                connection = self.connection = open_(self, deadline)
+            cursor = connection.cursor()
             self.inside += 1
         finally:
             self.lock.release()

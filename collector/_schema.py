@@ -21,7 +21,7 @@ MIGRATIONS: Mapping[int, str] = {}
 
 def sql_text(name: str) -> str:
     """The text of a file in collector/sql/."""
-    return files(__package__).joinpath("sql", name).read_text(encoding="utf-8")
+    return files(__package__ or "loopscope.collector").joinpath("sql", name).read_text(encoding="utf-8")
 
 
 def create_schema(con: DuckDBPyConnection) -> None:

@@ -17,7 +17,7 @@ from ._schema import create_schema, schema_version, upgrade_schema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Store"]
+__all__ = ["Store", "counter", "grow"]
 
 # Two writes inside one tick of the file system's clock could leave the same signature.
 _SETTLED_NS = 100_000_000
@@ -99,8 +99,7 @@ class Store:
         with self.lease() as cursor:
             # Signature first: a commit by another thread after it makes the next call look again.
             signature = self._signature()
-            rows = cursor.execute("SELECT value FROM meta WHERE key = 'version'").fetchall()
-        version = int(rows[0][0])
+            version = counter(cursor, "version")
         settled = time.time_ns() - max((mtime for _, mtime, _ in signature), default=0) > _SETTLED_NS
         self._seen = (signature, version) if settled else None
         return version
@@ -137,6 +136,11 @@ class Store:
             raise
         gate.known = identity
         return connection
+
+
+def counter(con: DuckDBPyConnection, key: str) -> int:
+    """The value of a counter of `meta`."""
+    return int(con.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchall()[0][0])
 
 
 def grow(con: DuckDBPyConnection, key: str) -> int:

@@ -1,0 +1,226 @@
+"""Who folds: one process at a time, elected by a lock on `<db>.lock`.
+
+A running server folds for everybody. Agents fold at a flush, at exit, or when nobody has folded for
+some seconds; a command that reads folds first what waits, when nobody else does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from ..guard import SpoolError, StoreBusyError, StoreError
+from ._fold import FoldResult, Pace, fold
+from ._spool import Spool
+from ._store import Store
+
+__all__ = ["Folder", "Role", "folder_of"]
+
+Role = Literal["server", "agent", "cli"]
+
+_logger = logging.getLogger(__name__)
+_WAIT = 0.02  # between looks while another process folds
+_TROUBLE_PAUSE = 2.0  # after an error, in a server's loop
+
+
+class _Lock:
+    """`<db>.lock`: an flock, and a note of who has it. The system lets go of it when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        _locks.add(self)
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    def acquire(self, role: str) -> bool:
+        """Take it if it is free. Raises StoreError where the file cannot be made."""
+        if self.held:
+            return True
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError as error:
+            raise StoreError(f"cannot open the lock file {self.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        note = {
+            "pid": os.getpid(),
+            "role": role,
+            "command": " ".join(sys.argv)[:200],
+            "since_ns": time.time_ns(),
+        }
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(note).encode(), 0)
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_locks: weakref.WeakSet[_Lock] = weakref.WeakSet()
+
+
+def _close_after_fork() -> None:
+    # An flock is shared with a child; while the child had it, it would outlive the parent. Closing the child's
+    # copy leaves the parent's lock alone.
+    for lock in list(_locks):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_close_after_fork)
+
+
+def folder_of(db_path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Who holds `<db>.lock`: {"pid", "role", "command", "since_ns"}; {} if it does not say; None if nobody does."""
+    path = Path(f"{os.fspath(db_path)}.lock")
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            try:
+                note = json.loads(os.pread(descriptor, 4096, 0))
+            except ValueError:
+                return {}
+            return note if isinstance(note, dict) else {}
+        return None
+    finally:
+        os.close(descriptor)
+
+
+class Folder:
+    """Folds the spool of a store whenever no other process does.
+
+    Args:
+        role: noted in the lock file, so that others can say who folds.
+        options: keyword arguments for `fold`.
+    """
+
+    def __init__(
+        self, store: Store, *, role: Role = "agent", spool: Spool | None = None, **options: Any
+    ) -> None:
+        self.store = store
+        self.spool = spool or Spool(store.path)
+        self.role: Role = role
+        self.pace = Pace()
+        self._options = options
+        self._lock = _Lock(Path(f"{store.path}.lock"))
+        self._working = threading.Lock()
+
+    def try_fold(self, *, settle: bool = True) -> FoldResult | None:
+        """Fold what waits, unless another process (or thread) is the folder now: then None, at once.
+
+        Raises:
+            StoreBusyError, StoreVersionError, StoreError, SpoolError: as `fold`. The segments stay.
+        """
+        if not self._working.acquire(blocking=False):
+            return None
+        try:
+            keep = self._lock.held
+            if not self._lock.acquire(self.role):
+                return None
+            try:
+                return fold(self.store, self.spool, pace=self.pace, settle=settle, **self._options)
+            finally:
+                if not keep:
+                    self._lock.release()
+        finally:
+            self._working.release()
+
+    def catch_up(self, timeout: float = 2.0) -> FoldResult | None:
+        """For a reader: see to it that what waits now is in, by folding it or by waiting for the one who folds.
+
+        Returns what was folded here, None if nothing was. After `timeout` seconds of somebody else's folding the
+        reader goes on with what is in the database.
+        """
+        waiting = {path.name for path in self.spool.pending()}
+        deadline = time.monotonic() + timeout
+        while waiting:
+            result = self.try_fold()
+            if result is not None:
+                return result
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_WAIT)
+            waiting &= {path.name for path in self.spool.pending()}
+        return None
+
+    def elect(self) -> bool:
+        """Become the folder until `retire`; False if another process is."""
+        return self._lock.acquire(self.role)
+
+    def retire(self) -> None:
+        """Let another process fold."""
+        with self._working:
+            self._lock.release()
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        interval: float = 0.25,
+        folded: Callable[[FoldResult], None] | None = None,
+    ) -> None:
+        """A server's loop: fold what comes in until `stop` is set, then once more.
+
+        Never raises: trouble is logged (once per kind) and tried again. `folded` is told of every fold that did
+        something.
+        """
+        settle = True  # a folder that died may have left traces that wait for derivation
+        told = ""
+        last = False
+        while True:
+            last = last or stop.is_set()
+            try:
+                if self.elect() and (settle or last or self.pace.ripe() or self.spool.pending()):
+                    result = self.try_fold(settle=settle or last)
+                    settle = False
+                    if result and folded is not None:
+                        folded(result)
+                told = ""
+                pause = interval
+            except StoreBusyError as error:
+                told, pause = _tell(told, f"{error}"), interval
+            except (StoreError, SpoolError, OSError) as error:
+                told, pause = (
+                    _tell(told, f"folding {self.store.path} failed, will be tried again: {error}"),
+                    _TROUBLE_PAUSE,
+                )
+            if last:
+                break
+            stop.wait(pause)
+        with suppress(OSError):
+            self.retire()
+
+
+def _tell(told: str, message: str) -> str:
+    kind = message.split(":", 1)[0]
+    if kind != told:
+        _logger.warning("%s", message)
+    return kind

@@ -1,0 +1,257 @@
+"""One transaction of the fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ._batch import Drop
+from ._contents import Contents
+from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table, row_keys
+from ._schema import sql_text
+from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["Changes", "KeysTaken", "forget_texts", "write_changes"]
+
+Row = tuple[Any, ...]
+
+
+class KeysTaken(Exception):  # noqa: N818  not an error: pack again with other keys
+    """Keys of the batch belong to other texts in the database: `stored` maps them to the checks of those."""
+
+    def __init__(self, stored: dict[int, int]) -> None:
+        super().__init__(f"{len(stored)} keys are taken")
+        self.stored = stored
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a transaction does."""
+
+    contents: Contents
+    spans: list[Row] = field(default_factory=list)
+    logs: list[Row] = field(default_factory=list)
+    old_spans: list[tuple[str, str, int]] = field(
+        default_factory=list
+    )  # (trace_id, span_id, start_ns) replaced
+    old_logs: list[tuple[int, int]] = field(default_factory=list)  # (log_key, time_ns) replaced
+    calls: list[Row] = field(default_factory=list)
+    requests: list[Row] = field(default_factory=list)
+    derived_before: list[TraceState] = field(default_factory=list)  # traces that had calls or requests
+    traces: list[TraceState] = field(default_factory=list)  # the new states
+    known_traces: set[str] = field(default_factory=set)  # those of them that have a row already
+    segments: list[str] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+
+
+def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) -> tuple[int, int]:
+    """Apply changes inside the open transaction; returns how many calls and requests are new or other than before.
+
+    `waiting` are the names of all segment files that exist: other names need not be remembered any more.
+
+    Raises:
+        KeysTaken: before anything was changed.
+    """
+    used = row_keys(SPAN_COLUMNS, changes.spans) | row_keys(LOG_COLUMNS, changes.logs)
+    used |= row_keys(CALL_COLUMNS, changes.calls) | row_keys(REQUEST_COLUMNS, changes.requests)
+    _write_contents(con, changes.contents, used)
+    dropped = _replace_spans(con, changes) | _replace_logs(con, changes)
+    runs: set[str] = set()
+    calls = _replace_derived(con, "tool_call_rows", CALL_COLUMNS, changes.calls, changes, dropped, runs)
+    requests = _replace_derived(
+        con, "llm_request_rows", REQUEST_COLUMNS, changes.requests, changes, dropped, runs
+    )
+    if runs:
+        with registered(con, wanted_runs=pa.table({"run_id": pa.array(sorted(runs), type=pa.string())})):
+            con.execute(sql_text("renumber.sql"))
+    _write_traces(con, changes)
+    _write_drops(con, changes.drops)
+    _write_segments(con, changes.segments, waiting)
+    forget_texts(con, dropped - used)
+    return calls, requests
+
+
+def forget_texts(con: DuckDBPyConnection, keys: set[int]) -> None:
+    """Remove texts that nothing refers to; `keys` are those that lost a reference."""
+    if keys:
+        with registered(con, dropped_keys=pa.table({"hash": pa.array(sorted(keys), type=pa.int64())})):
+            con.execute(sql_text("forget_texts.sql"))
+
+
+def _write_contents(con: DuckDBPyConnection, contents: Contents, used: set[int]) -> None:
+    if not used:
+        return
+    keys = sorted(used)
+    wanted = pa.table({"hash": pa.array(keys, type=pa.int64())})
+    with registered(con, wanted_texts=wanted):
+        stored = dict(
+            con.execute(
+                "SELECT hash, check_hash FROM contents WHERE hash IN (SELECT hash FROM wanted_texts)"
+            ).fetchall()
+        )
+    taken = {key: check for key, check in stored.items() if contents.check(key) != check}
+    if taken:
+        raise KeysTaken(taken)
+    new = [key for key in keys if key not in stored]
+    if new:
+        table = pa.table(
+            {
+                "hash": pa.array(new, type=pa.int64()),
+                "check_hash": pa.array([contents.check(key) for key in new], type=pa.int64()),
+                "text": pa.array([contents.texts[key] for key in new], type=pa.string()),
+            }
+        )
+        with registered(con, new_texts=table):
+            con.execute(
+                "INSERT INTO contents (hash, check_hash, text) SELECT hash, check_hash, text FROM new_texts"
+            )
+
+
+def _replace_spans(con: DuckDBPyConnection, changes: Changes) -> set[int]:
+    dropped: set[int] = set()
+    old = changes.old_spans
+    if old:
+        gone = pa.table(
+            {
+                "trace_id": pa.array([row[0] for row in old], type=pa.string()),
+                "span_id": pa.array([row[1] for row in old], type=pa.string()),
+            }
+        )
+        starts = [row[2] for row in old]
+        with registered(con, old_spans=gone):
+            dropped = _keys(
+                con.execute(
+                    "DELETE FROM span_rows WHERE start_ns BETWEEN ? AND ?"
+                    " AND (trace_id, span_id) IN (SELECT (trace_id, span_id) FROM old_spans)"
+                    " RETURNING attribute_parts, event_parts",
+                    [min(starts), max(starts)],
+                ).fetchall()
+            )
+    _insert(con, "span_rows", SPAN_COLUMNS, changes.spans)
+    return dropped
+
+
+def _replace_logs(con: DuckDBPyConnection, changes: Changes) -> set[int]:
+    dropped: set[int] = set()
+    if changes.old_logs:
+        gone = pa.table({"log_key": pa.array([key for key, _ in changes.old_logs], type=pa.int64())})
+        times = [time for _, time in changes.old_logs]
+        with registered(con, old_logs=gone):
+            dropped = _keys(
+                con.execute(
+                    "DELETE FROM log_rows WHERE time_ns BETWEEN ? AND ?"
+                    " AND log_key IN (SELECT log_key FROM old_logs) RETURNING attribute_parts, body_parts",
+                    [min(times), max(times)],
+                ).fetchall()
+            )
+    _insert(con, "log_rows", LOG_COLUMNS, changes.logs)
+    return dropped
+
+
+def _replace_derived(
+    con: DuckDBPyConnection,
+    table: str,
+    columns: dict[str, pa.DataType],
+    rows: list[Row],
+    changes: Changes,
+    dropped: set[int],
+    runs: set[str],
+) -> int:
+    """Make the derived rows of the traces be `rows`, leaving alone those that are right already."""
+    names = list(columns)
+    run_id, source = names.index("run_id"), names.index("run_source")
+    fresh = arrow_table(columns, rows)
+    if changes.derived_before:
+        # seq and turn of a run over several traces are counted afterwards; trace_seq and trace_turn tell the same.
+        compared = [name for name in names if name not in ("seq", "turn")]
+        same = " AND ".join(f"n.{name} IS NOT DISTINCT FROM o.{name}" for name in compared)
+        before = [state.first_derived_ns or 0 for state in changes.derived_before]
+        after = [state.last_derived_ns or 0 for state in changes.derived_before]
+        kept = [name for name in names if name.endswith(("_parts", "_content"))]
+        with registered(
+            con,
+            new_rows=fresh,
+            wanted_traces=ids_table(state.trace_id for state in changes.derived_before),
+        ):
+            old = (
+                f"(SELECT rowid AS id, {', '.join(compared)} FROM {table}"  # noqa: S608
+                f" WHERE start_ns BETWEEN {min(before)} AND {max(after)}"
+                " AND trace_id IN (SELECT trace_id FROM wanted_traces))"
+            )
+            rest = con.execute(
+                f"SELECT n.* FROM new_rows n ANTI JOIN {old} o ON {same}"  # noqa: S608
+            ).to_arrow_table()
+            removed = con.execute(
+                f"DELETE FROM {table} WHERE rowid IN (SELECT o.id FROM {old} o ANTI JOIN new_rows n ON {same})"  # noqa: S608
+                f" RETURNING run_id, run_source, {', '.join(kept)}"
+            ).fetchall()
+        runs.update(row[0] for row in removed if row[1] in _SPANNING)
+        dropped |= _keys(row[2:] for row in removed)
+        fresh = rest
+    runs.update(
+        row_run
+        for row_run, row_source in zip(
+            fresh.column(run_id).to_pylist(), fresh.column(source).to_pylist(), strict=True
+        )
+        if row_source in _SPANNING
+    )
+    _insert_arrow(con, table, names, fresh)
+    return fresh.num_rows
+
+
+_SPANNING = ("conversation", "mcp_session")  # run sources of runs that span traces
+
+
+def _write_traces(con: DuckDBPyConnection, changes: Changes) -> None:
+    if changes.known_traces:
+        with registered(con, wanted_traces=ids_table(changes.known_traces)):
+            con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM wanted_traces)")
+    _insert(con, "trace_rows", TRACE_COLUMNS, [state.row() for state in changes.traces])
+
+
+def _write_drops(con: DuckDBPyConnection, drops: list[Drop]) -> None:
+    for drop in drops:
+        con.execute(
+            "INSERT INTO drop_counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET value = value + excluded.value, last_ns = greatest(last_ns, excluded.last_ns)",
+            [drop.name, drop.source, drop.value, drop.at_ns],
+        )
+
+
+def _write_segments(con: DuckDBPyConnection, names: list[str], waiting: set[str]) -> None:
+    with registered(con, waiting_segments=pa.table({"name": pa.array(sorted(waiting), type=pa.string())})):
+        con.execute("DELETE FROM folded_segments WHERE name NOT IN (SELECT name FROM waiting_segments)")
+    if names:
+        with registered(con, new_segments=pa.table({"name": pa.array(names, type=pa.string())})):
+            con.execute(
+                "INSERT INTO folded_segments SELECT name, (now() AT TIME ZONE 'UTC')::TIMESTAMP FROM new_segments"
+            )
+
+
+def _insert(con: DuckDBPyConnection, table: str, columns: dict[str, pa.DataType], rows: list[Row]) -> None:
+    if rows:
+        _insert_arrow(con, table, list(columns), arrow_table(columns, rows))
+
+
+def _insert_arrow(con: DuckDBPyConnection, table: str, names: list[str], rows: pa.Table) -> None:
+    if rows.num_rows:
+        listed = ", ".join(names)
+        with registered(con, new_rows=rows):
+            con.execute(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM new_rows")  # noqa: S608
+
+
+def _keys(rows: Iterable[Iterable[Any]]) -> set[int]:
+    found: set[int] = set()
+    for row in rows:
+        for value in row:
+            if isinstance(value, list):
+                found.update(value)
+            elif value is not None:
+                found.add(value)
+    return found
