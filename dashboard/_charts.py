@@ -10,7 +10,7 @@ import streamlit as st
 from ..replay import ErrorBucket, ErrorCell, Incident, NamedCount, SweepRow, TimeBucket
 
 from ._text import count, plot
-from ._theme import ACCENT, GRID, KIND_NAMES, SEQUENCE, VERDICTS
+from ._theme import ACCENT, CHOICE, GRID, KIND_NAMES, SEQUENCE, VERDICTS
 from ._units import duration, when
 
 __all__ = ["bar_counts", "base", "calls_over_time", "error_kinds", "errors_over_time", "fault_bars", "show", "status_bars", "threshold_map"]
@@ -39,7 +39,7 @@ def base(height: int, **layout: Any) -> go.Figure:
         height=height,
         margin={"l": 8, "r": 8, "t": 28, "b": 8},
         hoverlabel={"align": "left", "namelength": -1},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0, "title": None},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0, "title": None, "traceorder": "normal"},
         bargap=0.12,
         showlegend=True,
         paper_bgcolor="rgba(0,0,0,0)",
@@ -94,12 +94,10 @@ def _bar(action: str) -> dict[str, Any]:
     if action == "not_counted":
         return {"color": "rgba(0,0,0,0)", "line": {"color": mark.colour, "width": 1.2}}
     if action == "after_block":
-        return {
-            "color": mark.colour,
-            "opacity": mark.opacity,
-            "pattern": {"shape": "/", "size": 5, "fgcolor": mark.colour, "fillmode": "overlay"},
-        }
-    return {"color": mark.colour, "opacity": 0.55 if action == "allow" else 1.0}
+        return {"color": "rgba(212,32,69,0.30)", "line": {"color": mark.colour, "width": 0.5}}
+    if action == "allow":
+        return {"color": "rgba(124,132,144,0.55)"}
+    return {"color": mark.colour}
 
 
 def bar_counts(rows: Sequence[NamedCount], unknown: str) -> go.Figure:
@@ -140,28 +138,61 @@ def threshold_map(
         x=nudges,
         y=blocks,
         z=grid,
-        text=[["" if value is None else f"{value:,}" for value in line] for line in grid],
-        texttemplate="%{text}",
-        colorscale=[[0, "rgba(76,120,221,0.06)"], [1, "rgba(76,120,221,0.85)"]],
+        colorscale=[[0, "rgba(76,120,221,0.05)"], [1, "rgba(76,120,221,0.60)"]],
         showscale=False,
         xgap=2,
         ygap=2,
         hoverongaps=False,
-        hovertemplate=f"nudge %{{x}}, block %{{y}}<br>%{{z:,}} {label}<extra></extra>",
+        hoverinfo="skip",
     )
-    for name, point, symbol, size in (("✕ draft", draft, "x-thin", 15), ("◯ saved", saved, "circle-open", 30)):
+    _numbers(figure, nudges, blocks, grid)
+    _cells_to_click(figure, cells, label)
+    for name, point, symbol, dash in (("draft", draft, "x-thin", "solid"), ("saved", saved, "circle-open", "dot")):
         if point[0] in nudges and point[1] in blocks:
-            figure.add_scatter(
-                x=[point[0]],
-                y=[point[1]],
+            x, y = point
+            figure.add_shape(
+                type="rect", x0=x - 0.48, x1=x + 0.48, y0=y - 0.48, y1=y + 0.48, line={"color": CHOICE, "width": 2.5, "dash": dash}
+            )
+            figure.add_scatter(  # in a corner, so that the number stays readable
+                x=[x - 0.34 if name == "draft" else x + 0.34],
+                y=[y + 0.26],
                 mode="markers",
                 name=name,
-                marker={"symbol": symbol, "size": size, "color": "#D97B00", "line": {"width": 2.5, "color": "#D97B00"}},
+                marker={"symbol": symbol, "size": 9, "color": CHOICE, "line": {"width": 2.5, "color": CHOICE}},
                 hoverinfo="skip",
             )
     figure.update_xaxes(title="nudge at", dtick=1, showgrid=False)
     figure.update_yaxes(title="block at", dtick=1, showgrid=False)
     return figure
+
+
+def _numbers(figure: go.Figure, xs: Sequence[int], ys: Sequence[int], grid: Sequence[Sequence[int | None]]) -> None:
+    """Numbers in heatmap cells, in the page's own text colour: Plotly chooses one that ignores what shines through."""
+    figure.update_layout(
+        annotations=[
+            {"x": x, "y": y, "text": f"{value:,}", "showarrow": False}
+            for y, line in zip(ys, grid, strict=True)
+            for x, value in zip(xs, line, strict=True)
+            if value is not None
+        ]
+    )
+
+
+def _cells_to_click(figure: go.Figure, cells: Mapping[tuple[Any, Any], int], label: str) -> None:
+    """Heatmap cells cannot be clicked; unseen marks over them can."""
+    pairs = [pair for pair in cells if None not in pair]
+    unseen = {"marker": {"opacity": 0}}
+    figure.add_scatter(
+        x=[nudge for nudge, _ in pairs],
+        y=[block for _, block in pairs],
+        mode="markers",
+        marker={"symbol": "square", "size": 26, "opacity": 0},
+        selected=unseen,
+        unselected=unseen,
+        showlegend=False,
+        customdata=[cells[pair] for pair in pairs],
+        hovertemplate=f"nudge %{{x}}, block %{{y}}<br>%{{customdata:,}} {label}<extra></extra>",
+    )
 
 
 def error_kinds(cells: Sequence[ErrorCell]) -> go.Figure:
@@ -177,9 +208,7 @@ def error_kinds(cells: Sequence[ErrorCell]) -> go.Figure:
         x=list(range(len(kinds))),
         y=list(range(len(tools))),
         z=grid,
-        text=[["" if value is None else f"{value:,}" for value in line] for line in grid],
-        texttemplate="%{text}",
-        colorscale=[[0, "rgba(76,120,221,0.12)"], [1, "rgba(76,120,221,0.85)"]],
+        colorscale=[[0, "rgba(76,120,221,0.10)"], [1, "rgba(76,120,221,0.60)"]],
         zmin=0,
         showscale=False,
         xgap=2,
@@ -188,6 +217,7 @@ def error_kinds(cells: Sequence[ErrorCell]) -> go.Figure:
         customdata=[[[plot(tool), kind.replace("_", " ")] for kind in kinds] for tool in tools],
         hovertemplate="%{customdata[0]}<br>%{z:,} × %{customdata[1]}<extra></extra>",
     )
+    _numbers(figure, range(len(kinds)), range(len(tools)), grid)
     figure.update_xaxes(
         tickvals=list(range(len(kinds))),
         ticktext=[kind.replace("_", " ") for kind in kinds],

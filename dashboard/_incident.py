@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
 from ..guard import GuardPolicy
-from ..replay import Filters, Incident, IncidentCall, IncidentDetail
+from ..replay import Filters, Incident, IncidentCall, IncidentDetail, TextChange
 from . import _data, _ui
-from ._lanes import lanes
 from ._charts import show
-from ._text import count, cut, lit, plain
-from ._theme import KIND_NAMES, VERDICTS
+from ._lanes import lanes
+from ._text import count, lit, plain
+from ._theme import KIND_NAMES, VERDICTS, verdict_text
 from ._units import duration, instant, money, tokens
 
 __all__ = ["downloads", "draw"]
 
 _FORMATS = {"md": ("Markdown", "text/markdown"), "html": ("HTML", "text/html"), "json": ("JSON", "application/json")}
-_CALLS = 25
+_CALLS = 100
 """Calls on one page of the list."""
 
 
@@ -30,7 +31,7 @@ def draw(key: str, policy: GuardPolicy) -> None:
         run_calls = ask.run_calls(detail.run.run_id, policy)
         ask.release()
     one = detail.incident
-    st.page_link("pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
+    st.page_link("app_pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
     _ui.sentence(detail.summary)
     _badges(detail)
     _figures(detail)
@@ -40,10 +41,10 @@ def draw(key: str, policy: GuardPolicy) -> None:
     _ui.section("Calls in order", _calls_note(detail))
     _calls(detail)
     _ui.section("Take it away", "A report that reads without this tool. The HTML opens offline.")
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         downloads(one.key, policy, Filters())
         st.page_link(
-            "pages/tuning.py",
+            "app_pages/tuning.py",
             label="Tune with this run",
             icon=":material/tune:",
             query_params={"run": one.run_id},
@@ -83,7 +84,7 @@ def _figures(detail: IncidentDetail) -> None:
             mark = VERDICTS[action]
             _ui.figure(
                 f"{mark.glyph} {mark.name.capitalize()} falls",
-                "nowhere" if number is None else f"at call {number}",
+                "nowhere" if number is None else f"call {number} of {one.calls}",
                 note=_falls_note(one, action, number),
             )
 
@@ -108,66 +109,148 @@ def _calls_note(detail: IncidentDetail) -> str:
     between = len(detail.calls) - own
     text = f"{count(own, 'call')} of the incident"
     if between:
-        text += f" and {between:,} that lay in between (indented, without a number)"
+        text += f" and {between:,} that lay in between (without a number)"
     if detail.calls_left_out:
         text += f"; {detail.calls_left_out:,} more are left out here"
-    return text + ". What changed is told against the repeat before."
+    return text + ". Select one to compare it with the repeat before."
 
 
 @st.fragment
 def _calls(detail: IncidentDetail) -> None:
-    rows = _ui.page_of(len(detail.calls), key="calls_page", what="calls", rows=_CALLS)
+    entries = detail.calls[_ui.page_of(len(detail.calls), key="calls_page", what="calls", rows=_CALLS)]
+    if not entries:
+        return
     start = detail.incident.first_ns
-    for index, call in enumerate(detail.calls[rows], start=rows.start):
-        _call(call, index, start, first=index == 0)
+    rows = pd.DataFrame(
+        {
+            "number": ["" if entry.number is None else str(entry.number) for entry in entries],
+            "verdict": [[verdict_text(entry.action)] for entry in entries],
+            "sure": ["exact" if entry.exact else "projected" for entry in entries],
+            "tool": [plain(entry.call.tool_name, 80) for entry in entries],
+            "arguments": [_cell(entry.call.arguments) for entry in entries],
+            "result": [_cell(entry.call.result) for entry in entries],
+            "change": [_told(entry) for entry in entries],
+            "at": [f"+{duration(entry.call.start_ns - start)}" for entry in entries],
+        }
+    )
+    text = st.column_config.TextColumn
+    picked = st.dataframe(
+        rows,
+        key="calls",
+        alt="Calls of the incident in order",
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row-required",
+        selection_default={"selection": {"rows": [_first_look(entries)]}},
+        height=min(38 + 35 * len(entries), 560),
+        column_config={
+            "number": text("Call", width=50, help="Number among the incident's calls; empty: lay in between"),
+            "verdict": _ui.verdict_column(),
+            "sure": text("Certainty", width=78),
+            "tool": text("Tool", width=130),
+            "arguments": text("Arguments", width=180),
+            "result": text("Result", width=170),
+            "change": text("Against the repeat before", width=185),
+            "at": text("Started", width=70, help="After the incident's first call"),
+        },
+    )
+    chosen = picked.selection.rows[0] if picked.selection.rows else _first_look(entries)
+    _compare(detail, entries[min(chosen, len(entries) - 1)])
 
 
-def _call(entry: IncidentCall, index: int, start_ns: int, *, first: bool) -> None:
-    call, mark = entry.call, VERDICTS[entry.action]
-    head = f"**{entry.number}**" if entry.member else ":gray[·  in between]"
-    parts = [head, f"{mark.glyph} {mark.name}" + ("" if entry.exact else " (projected)"), lit(call.tool_name, 40)]
-    if entry.arguments_change is None or not entry.member:
-        parts.append(lit(call.arguments, 60) if call.arguments is not None else "arguments not recorded")
-    else:
-        parts.append(f"arguments {_summary(entry.arguments_change.summary)}")
-    if entry.result_change is not None and entry.member:
-        parts.append(f"result {_summary(entry.result_change.summary)}")
-    with st.expander("  ·  ".join(parts), expanded=first, key=f"call_{index}"):
-        failed = f"{call.outcome.replace('_', ' ')}" if call.outcome else "outcome unknown"
-        if call.error_kind:
-            failed += f" / {call.error_kind.replace('_', ' ')}"
-        if call.http_status:
-            failed += f" / HTTP {call.http_status}"
-        st.caption(
-            f"count {entry.count} · {failed} · started +{duration(call.start_ns - start_ns)} · "
-            + (f"ran {duration(call.end_ns - call.start_ns)}" if call.end_ns is not None else "never ended")
-            + (f" · model turn {call.turn}" if call.turn is not None else "")
-            + (" · content cut when recorded" if call.content_state == "truncated" else "")
+def _first_look(entries: Sequence[IncidentCall]) -> int:
+    """Open on the first repeat: the first line that has something to be compared with."""
+    return next((index for index, entry in enumerate(entries) if (entry.number or 0) >= 2), 0)
+
+
+def _cell(text: str | None) -> str:
+    if text is None:
+        return "not recorded"
+    return plain(text, 160) if text else "(empty)"
+
+
+def _told(entry: IncidentCall) -> str:
+    if not entry.member:
+        return "in between"
+    if entry.result_change is None or entry.arguments_change is None:
+        return "first"
+    if entry.result_change.same and entry.arguments_change.same:
+        return "= same arguments, same result"
+    parts = []
+    for name, change in (("arguments", entry.arguments_change), ("result", entry.result_change)):
+        parts.append(f"= same {name}" if change.same else f"≠ {name}: {plain(change.summary, 80)}")
+    return "; ".join(parts)
+
+
+def _compare(detail: IncidentDetail, entry: IncidentCall) -> None:
+    """One call, beside the repeat before it where they differ."""
+    call, before = entry.call, _before(detail, entry)
+    mark = VERDICTS[entry.action]
+    name = f"Call {entry.number}" if entry.member else "A call that lay in between"
+    with st.container(border=True, key="call_detail"):
+        st.markdown(
+            f"**{name}**: {'' if entry.action == 'allow' else mark.glyph + ' '}{mark.name}{'' if entry.exact else ' (projected)'}, "
+            f"count {entry.count}, {lit(call.tool_name)}"
         )
-        left, right = st.columns(2, gap="medium")
-        with left:
-            _ui.text_box(_sized("Arguments", entry.arguments_length), call.arguments, key=f"arguments_{index}", language="json")
-            _changes(entry.arguments_change)
-        with right:
-            _ui.text_box(_sized("Result", entry.result_length), call.result, key=f"result_{index}")
-            _changes(entry.result_change)
-            if call.error_message and call.error_message != call.result:
-                _ui.text_box("Error", call.error_message, key=f"error_{index}")
+        st.caption(_circumstances(entry))
+        key = f"{call.span_id}_{call.position}"
+        for label, field, change, size in (
+            ("Arguments", "arguments", entry.arguments_change, entry.arguments_length),
+            ("Result", "result", entry.result_change, entry.result_length),
+        ):
+            value = getattr(call, field)
+            language = "json" if field == "arguments" else None
+            if before is None or change is None or change.same:
+                note = "" if change is None or before is None else f", the same as in call {before.number}"
+                _ui.text_box(_sized(label, size) + note, value, key=f"{field}_{key}", language=language)
+                continue
+            left, right = st.columns(2, gap="medium")
+            with left:
+                _ui.text_box(
+                    f"{label} of call {before.number}", getattr(before.call, field), key=f"{field}_{key}_b", language=language
+                )
+            with right:
+                _ui.text_box(_sized(f"{label} of this call", size), value, key=f"{field}_{key}", language=language)
+            _changes(change)
+        if call.error_message and call.error_message != call.result:
+            _ui.text_box("Error", call.error_message, key=f"error_{key}")
+
+
+def _circumstances(entry: IncidentCall) -> str:
+    call = entry.call
+    parts = [call.outcome.replace("_", " ") if call.outcome else "outcome unknown"]
+    if call.error_kind:
+        parts.append(call.error_kind.replace("_", " "))
+    if call.http_status:
+        parts.append(f"HTTP {call.http_status}")
+    parts.append(f"started {instant(call.start_ns)}")
+    parts.append(f"ran {duration(call.end_ns - call.start_ns)}" if call.end_ns is not None else "never ended")
+    if call.turn is not None:
+        parts.append(f"asked for in model turn {call.turn}")
+    if call.content_state == "truncated":
+        parts.append("content was cut when it was recorded")
+    if call.recorded_verdict:
+        parts.append(f"a live guard said {call.recorded_verdict} in the recording")
+    return " · ".join(parts)
+
+
+def _before(detail: IncidentDetail, entry: IncidentCall) -> IncidentCall | None:
+    """The repeat that the changes of `entry` are told against."""
+    if entry.number is None or entry.arguments_change is None:
+        return None
+    earlier = [one for one in detail.calls if one.number is not None and one.number < entry.number]
+    for one in reversed(earlier):
+        if one.call.scope_key == entry.call.scope_key:
+            return one
+    same_tool = [one for one in earlier if one.call.tool_name == entry.call.tool_name]
+    return (same_tool or earlier or [None])[-1]
 
 
 def _sized(label: str, length: int | None) -> str:
     return f"{label} ({count(length, 'character')})" if length else label
 
 
-def _summary(text: str) -> str:
-    """A change's summary names keys out of the trace."""
-    return text if re.fullmatch(r"[a-z0-9 ,]+", text) else lit(text, 70)
-
-
-def _changes(change) -> None:
-    if change is None or change.same:
-        return
-    st.caption("Against the repeat before:")
+def _changes(change: TextChange) -> None:
     if not change.changes:
         st.text(plain(change.summary))
         return
@@ -180,6 +263,7 @@ def _changes(change) -> None:
             lines.append(f"+ {path}: {plain(one.after, 400)}")
     if change.more:
         lines.append(f"… {change.more:,} more")
+    st.caption("What changed:")
     st.code("\n".join(lines), language="diff", wrap_lines=True)
 
 
@@ -245,5 +329,3 @@ def _write(key: str | None, policy: GuardPolicy, form: str, filters: Filters):
 
     return write
 
-
-_ = cut

@@ -27,7 +27,7 @@ _ENDINGS = {
 
 def open_incident(key: str) -> None:
     """Go to one incident under its own URL."""
-    st.switch_page("pages/incidents.py", query_params={PARAMETER: key})
+    st.switch_page("app_pages/incidents.py", query_params={PARAMETER: key})
 
 
 def draw(
@@ -50,7 +50,8 @@ def draw(
             "cost": [one.cost for one in shown],
             "nudge": [_falls(one.nudge_at, one) for one in shown],
             "block": [_falls(one.block_at, one) for one in shown],
-            "ending": [("✓ " if one.resolved else "✗ ") + _ENDINGS.get(one.ending, one.ending) for one in shown],
+            "ending": ["✓ resolved" if one.resolved else "✗ unresolved" for one in shown],
+            "how": [_ENDINGS.get(one.ending, one.ending) for one in shown],
             "when": [when(one.first_ns) for one in shown],
             "service": [None if one.service_name is None else plain(one.service_name) for one in shown],
         }
@@ -71,17 +72,18 @@ def draw(
             "open": st.column_config.ButtonColumn(
                 "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
             ),
-            "age": st.column_config.TextColumn("Last seen", width=105),
-            "kind": st.column_config.TextColumn("Kind", width=95),
-            "agent": st.column_config.TextColumn("Agent", width=150),
-            "tool": st.column_config.TextColumn("Tools", width=200),
-            "repeats": st.column_config.NumberColumn("Repeats", help="Calls that brought nothing new", width=75),
-            "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=90),
-            "tokens": st.column_config.NumberColumn("Tokens", help="Of the requests in between", format="localized"),
-            "cost": st.column_config.NumberColumn("Cost", format="dollar"),
-            "nudge": st.column_config.TextColumn("▲ Nudge at", help="Number of its first nudged call", width=90),
-            "block": st.column_config.TextColumn("■ Block at", help="Number of its blocked call", width=90),
-            "ending": st.column_config.TextColumn("How it ended", width=190),
+            "age": st.column_config.TextColumn("Last seen", width=108),
+            "kind": st.column_config.TextColumn("Kind", width=92),
+            "agent": st.column_config.TextColumn("Agent", width=120),
+            "tool": st.column_config.TextColumn("Tools", width=165),
+            "repeats": st.column_config.NumberColumn("Repeats", help="Calls that brought nothing new", width=68),
+            "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=68),
+            "tokens": st.column_config.NumberColumn("Tokens", help="Of the requests in between", format="localized", width=75),
+            "cost": st.column_config.NumberColumn("Cost", format="dollar", width=70),
+            "nudge": st.column_config.TextColumn("▲ Nudge", help="Number of its first nudged call; ≈ projected", width=70),
+            "block": st.column_config.TextColumn("■ Block", help="Number of its blocked call; ≈ projected", width=70),
+            "ending": st.column_config.TextColumn("Ended", width=105),
+            "how": st.column_config.TextColumn("How it ended", width=170),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
             "service": st.column_config.TextColumn("Service", width=130),
         },
@@ -94,4 +96,4 @@ def draw(
 def _falls(number: int | None, incident: Incident) -> str | None:
     if number is None:
         return None
-    return f"call {number}" + ("" if incident.exact else " (projected)")
+    return f"{number}" if incident.exact else f"≈ {number}"

@@ -23,8 +23,14 @@ def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
         (entry.call.trace_id, entry.call.span_id, entry.call.position): entry for entry in detail.calls if entry.member
     }
     names, of = _lane_names(detail, calls)
-    figure = base(110 + 34 * len(names), hovermode="closest")
+    figure = base(
+        150 + 34 * len(names),
+        hovermode="closest",
+        margin={"l": 8, "r": 8, "t": 64, "b": 8},
+        legend={"yref": "container", "y": 1.0, "yanchor": "top"},
+    )
     numbers = list(range(1, len(calls) + 1))
+    large_size = 13 if len(calls) <= 24 else 10 if len(calls) <= 80 else 8
     figure.add_scatter(
         x=numbers,
         y=[of(call) for call in calls],
@@ -34,7 +40,8 @@ def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
         showlegend=False,
     )
     for action, mark in VERDICTS.items():
-        for large in (False, True):
+        named = False
+        for large in (True, False):
             mine = [
                 (number, call)
                 for number, call in zip(numbers, calls, strict=True)
@@ -45,10 +52,12 @@ def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
                     x=[number for number, _ in mine],
                     y=[of(call) for _, call in mine],
                     mode="markers",
-                    name=f"{mark.glyph} {mark.name}" + (" (incident)" if large else ""),
+                    name=mark.name,
+                    legendgroup=action,
+                    showlegend=not named,
                     marker={
                         "symbol": mark.symbol,
-                        "size": 13 if large else 7,
+                        "size": large_size if large else large_size // 2 + 1,
                         "color": mark.colour,
                         "opacity": mark.opacity if large else mark.opacity * 0.6,
                         "line": {"width": 2 if mark.symbol.endswith("open") else 0, "color": mark.colour},
@@ -56,6 +65,7 @@ def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
                     customdata=[_hover(number, call, members.get(_key(call))) for number, call in mine],
                     hovertemplate="%{customdata}<extra></extra>",
                 )
+                named = True
     _lines(figure, calls)
     figure.update_yaxes(
         tickvals=list(range(len(names))),
@@ -109,17 +119,22 @@ def _lines(figure: go.Figure, calls: Sequence[dict[str, Any]]) -> None:
             line_width=0,
             layer="below",
             annotation_text="projected",
-            annotation_position="bottom right",
-            annotation_font_size=11,
+            annotation_position="top right",
+            annotation_yshift=20,
+            annotation_font_size=12,
         )
     for action in ("nudge", "block"):
         first = next((number for number, call in enumerate(calls, start=1) if call["action"] == action), None)
         if first is not None:
             mark = VERDICTS[action]
-            figure.add_vline(
+            figure.add_vline(x=first, line={"color": mark.colour, "width": 1.5, "dash": "dot"})
+            figure.add_annotation(
                 x=first,
-                line={"color": mark.colour, "width": 1.5, "dash": "dot"},
-                annotation_text=f"{mark.glyph} {mark.name} at {first}",
-                annotation_position="top right" if action == "block" else "top left",
-                annotation_font={"color": mark.colour, "size": 12},
+                y=1.0,
+                yref="paper",
+                yanchor="bottom",
+                xanchor="right" if action == "nudge" else "left",
+                showarrow=False,
+                text=f"{mark.glyph} {mark.name}",
+                font={"size": 12},
             )

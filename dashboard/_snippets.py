@@ -72,4 +72,4 @@ def nothing_here(view: View, would: str) -> None:
     ways = grouped()
     picked = [("Samples", ways["Samples"]), ("Import files", ways["Import files"]), ("Python agent", ways["Python agent"])]
     _ui.empty("Nothing recorded yet", would, *((what, code, language) for _, (what, code, language) in picked))
-    st.page_link("pages/health.py", label="More ways to send traces", icon=":material/arrow_forward:")
+    st.page_link("app_pages/health.py", label="More ways to send traces", icon=":material/arrow_forward:")

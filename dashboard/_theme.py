@@ -16,9 +16,9 @@ from ._logo import ICON, WORDMARK
 
 __all__ = [
     "ACCENT",
+    "CHOICE",
     "GRID",
     "KIND_NAMES",
-    "MUTED",
     "SEQUENCE",
     "VERDICTS",
     "Mark",
@@ -56,7 +56,8 @@ VERDICTS: dict[str, Mark] = {
 """Verdicts in the order of stacking."""
 
 ACCENT = "#4C78DD"
-MUTED = "#8A929E"
+CHOICE = "#C2409A"
+"""What the reader has chosen, on a ground of the accent's shades."""
 GRID = "rgba(128,136,148,0.22)"
 SEQUENCE = ("#4C78DD", "#2A9D8F", "#8F6FD0", "#B5739D", "#6B7F99", "#5FA8C9", "#A08A5B")
 """Colours of categories that are not verdicts: no amber, no red."""
@@ -79,6 +80,7 @@ def verdict_text(action: str) -> str:
 def streamlit_options() -> dict[str, Any]:
     """Streamlit options the dashboard is designed for, by dotted name."""
     options: dict[str, Any] = {
+        "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "client.showErrorLinks": False,

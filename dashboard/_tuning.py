@@ -50,7 +50,7 @@ def draw(view: View, saved: _policy.Saved) -> None:
     with top:
         _ui.sentence(_said(draft, now, before, saved))
     with right:
-        _effect(now, before)
+        _effect(now, before, draft == saved.policy)
         _map(grid, draft, saved.policy)
     _ui.coverage_note(now.coverage)
     _changes(changed, incidents, draft == saved.policy)
@@ -63,7 +63,7 @@ def _one_run(filters: Filters) -> Filters:
         return filters
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"Only run {lit(run, 60)}", width="content")
-        st.page_link("pages/tuning.py", label="Tune with all runs", icon=":material/close:")
+        st.page_link("app_pages/tuning.py", label="Tune with all runs", icon=":material/close:")
     return replace(filters, run_ids=(run,))
 
 
@@ -180,14 +180,14 @@ def _said(draft: GuardPolicy, now: ReplayResult, before: ReplayResult, saved: _p
     return f"{text} Against the {name}: {ended:+,} runs ended, {lost:+,} useful calls lost."
 
 
-def _effect(now: ReplayResult, before: ReplayResult) -> None:
+def _effect(now: ReplayResult, before: ReplayResult, same: bool) -> None:
     figures = (
         ("runs_nudged", f"{VERDICTS['nudge'].glyph} Runs nudged", "", f"of {count(now.totals.runs, 'run')}"),
         ("runs_blocked", f"{VERDICTS['block'].glyph} Runs ended", "", f"of {count(now.totals.runs, 'run')}"),
         ("calls_avoidable", "Calls spared", "up", "after a block, brought nothing new"),
         ("calls_lost", "Calls lost", "down", "after a block, brought something new"),
     )
-    with _ui.figures():
+    with _ui.figures(150):
         for field, label, good, note in figures:
             value, exact = getattr(now.totals, field), getattr(now.exact, field)
             if field.startswith("runs") and value:
@@ -198,7 +198,7 @@ def _effect(now: ReplayResult, before: ReplayResult) -> None:
                 label,
                 f"{value:,}",
                 note=note,
-                delta=value - getattr(before.totals, field),
+                delta=None if same else value - getattr(before.totals, field),
                 delta_note="vs saved",
                 good=good,
             )
@@ -265,7 +265,7 @@ def _changes(changed: ChangedCalls, incidents: dict[str, str], same: bool) -> No
         ["runs", "calls"],
         default="runs",
         required=True,
-        format_func={"runs": f"{changed.runs:,} runs", "calls": f"{changed.total:,} calls"}.get,
+        format_func={"runs": count(changed.runs, "run"), "calls": count(changed.total, "call")}.__getitem__,
         key="changes_by",
         label_visibility="collapsed",
         persist_state="session",
@@ -377,6 +377,6 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
         st.caption(f"Saved in {lit(saved.path, 200)}" + ("" if saved.exists else " once you save it; defaults until then"))
     with right:
         st.caption("Load it in the agent:")
-        st.code(_policy.loading_lines(saved.path), language="python")
+        st.code(_policy.loading_lines(saved.path), language="python", wrap_lines=True)
         st.caption("Check a trace file against it, in CI or on call:")
-        st.code(f"loopscope replay --db {_data.database().name} --policy {saved.path}", language="bash")
+        st.code(f"loopscope replay --db {_data.database().name} --policy {saved.path}", language="bash", wrap_lines=True)

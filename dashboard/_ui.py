@@ -13,7 +13,7 @@ import streamlit as st
 from ..guard import LoopscopeError, StoreBusyError
 from ..replay import Coverage
 from ._text import count, cut, plain
-from ._theme import VERDICTS
+from ._theme import VERDICTS, verdict_text
 
 __all__ = [
     "covers",
@@ -28,6 +28,7 @@ __all__ = [
     "sentence",
     "table",
     "text_box",
+    "verdict_column",
 ]
 
 P = ParamSpec("P")
@@ -44,15 +45,17 @@ def sentence(text: str) -> None:
 
 def section(title: str, note: str | None = None) -> None:
     """A heading of a part, with a line that says what it shows. Both are our own words."""
-    st.subheader(title, anchor=False)
-    if note:
-        st.caption(note)
+    st.space("xsmall")
+    with st.container(gap=None):
+        st.subheader(title, anchor=False)
+        if note:
+            st.caption(note)
 
 
 @contextmanager
-def figures() -> Iterator[None]:
-    """A row of figures that wraps."""
-    with st.grid("auto", min_column_width=190, gap="small"):
+def figures(narrowest: int = 165) -> Iterator[None]:
+    """A row of figures that wraps where one would get narrower than `narrowest` pixels."""
+    with st.grid("auto", min_column_width=narrowest, gap="small"):
         yield
 
 
@@ -67,7 +70,7 @@ def figure(
     help: str | None = None,
 ) -> None:
     """One figure with what it covers beneath it. All of it is our own words and numbers."""
-    with st.container(border=True, gap=None, height="stretch"):
+    with st.container(border=True, gap="xxsmall", height="stretch"):
         options: dict[str, Any] = {}
         if delta is not None:
             options = {
@@ -146,6 +149,16 @@ def text_box(label: str, text: str | None, *, key: str, language: str | None = N
             type="tertiary",
             on_click=lambda: st.session_state.update({f"{key}_all": True}),
         )
+
+
+def verdict_column(label: str = "Verdict", width: int = 125) -> Any:
+    """Verdicts as badges. The cells are lists of one text of `verdict_text`."""
+    return st.column_config.MultiselectColumn(
+        label,
+        width=width,
+        options=[verdict_text(action) for action in VERDICTS],
+        color=[mark.badge for mark in VERDICTS.values()],
+    )
 
 
 def table(

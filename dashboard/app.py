@@ -17,7 +17,7 @@ _theme.style()
 page = st.navigation(
     [
         st.Page(
-            "pages/overview.py",
+            "app_pages/overview.py",
             title="Overview",
             icon=":material/monitoring:",
             url_path="overview",
@@ -25,35 +25,35 @@ page = st.navigation(
             help="Is anything looping, and what does it cost?",
         ),
         st.Page(
-            "pages/incidents.py",
+            "app_pages/incidents.py",
             title="Incidents",
             icon=":material/all_inclusive:",
             url_path="incidents",
             help="Every loop, cycle and retry storm, worst first; each opens.",
         ),
         st.Page(
-            "pages/tuning.py",
+            "app_pages/tuning.py",
             title="Tuning",
             icon=":material/tune:",
             url_path="tuning",
             help="What would other thresholds have caught, and what would they have broken?",
         ),
         st.Page(
-            "pages/errors.py",
+            "app_pages/errors.py",
             title="Errors",
             icon=":material/error_outline:",
             url_path="errors",
             help="What fails, how, and does the guard count it?",
         ),
         st.Page(
-            "pages/requests.py",
+            "app_pages/requests.py",
             title="Requests",
             icon=":material/forum:",
             url_path="requests",
             help="Requests to a model that failed.",
         ),
         st.Page(
-            "pages/health.py",
+            "app_pages/health.py",
             title="Import & health",
             icon=":material/input:",
             url_path="health",

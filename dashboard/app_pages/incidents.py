@@ -20,7 +20,7 @@ def main() -> None:
             _incident.draw(key, saved.policy)
             return
         except NotFoundError:
-            st.page_link("pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
+            st.page_link("app_pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
             _ui.sentence("That incident is not in this database.")
             st.caption(
                 "Its traces may have been pruned, or the link belongs to another database. "

@@ -49,7 +49,7 @@ def _figures(seen: Overview) -> None:
     def delta(name: str) -> dict[str, object]:
         if before is None:
             return {}
-        return {"delta": getattr(now, name) - getattr(before, name), "delta_note": "vs the period before"}
+        return {"delta": getattr(now, name) - getattr(before, name), "delta_note": "vs before"}
 
     share = f"{now.runs_looping / now.runs:.0%} of {count(now.runs, 'run')}" if now.runs else ""
     repeated = f"{now.repeated_calls / now.calls:.0%} of all calls" if now.calls and not calls else calls
