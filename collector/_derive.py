@@ -2,52 +2,206 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 
-from ._records import Derived, LogRecord, SpanRecord, ToolCall
+from ..guard import OutcomeFacts, classify_outcome, fingerprint, result_hash, scope_key, strip_annotation
+from ._calls import CallDraft, draft_call, mcp_session, tool_name
+from ._join import Exchange, join_run
+from ._messages import MessageReader
+from ._records import Derived, LlmRequest, LogRecord, SpanRecord, ToolCall
+from ._requests import RequestDraft, content_state, draft_requests
+from ._runs import Runs, assign_scopes
+from ._tree import Node, build_forest
+from .dialects import Kind
 
 __all__ = ["derive_trace"]
 
 
-def derive_trace(spans: Sequence[SpanRecord], logs: Sequence[LogRecord] = ()) -> Derived:
-    """Tool calls and LLM requests of one trace, out of all its spans and log records."""
+def derive_trace(
+    spans: Sequence[SpanRecord],
+    logs: Sequence[LogRecord] = (),
+    *,
+    mcp_sessions: Container[str] = (),
+) -> Derived:
+    """Tool calls and LLM requests of one trace, out of all its spans and log records.
+
+    The result does not depend on the order of `spans`, and several versions of a span count
+    as one. `mcp_sessions` are MCP session ids known to occur in other traces, too: a session
+    that outlives one request is a run where nothing better is recorded. Never raises on
+    content; `seq` and `turn` count inside this trace.
+    """
+    traces = {span.trace_id for span in spans}
+    if len(traces) <= 1:
+        return _derive(spans, logs, mcp_sessions)
     derived = Derived()
-    for span in sorted(spans, key=lambda s: (s.end_ns or 0, s.start_ns, s.span_id)):
-        attributes = span.attributes
-        if attributes.get("gen_ai.operation.name") != "execute_tool":
-            continue
-        arguments = attributes.get("gen_ai.tool.call.arguments")
-        result = attributes.get("gen_ai.tool.call.result")
-        derived.tool_calls.append(
-            ToolCall(
-                trace_id=span.trace_id,
-                span_id=span.span_id,
-                position=0,
-                run_id=span.trace_id,
-                parent_run_id=None,
-                run_source="trace",
-                session_id=None,
-                service_name=span.resource.get("service.name"),
-                agent_name=attributes.get("gen_ai.agent.name"),
-                turn=None,
-                tool_name=str(attributes.get("gen_ai.tool.name") or span.name),
-                call_id=attributes.get("gen_ai.tool.call.id"),
-                arguments=arguments if isinstance(arguments, str) else None,
-                result=result if isinstance(result, str) else None,
-                outcome="general_tool_error" if span.status_code == 2 else "success",
-                error_kind=None,
-                error_type=attributes.get("error.type"),
-                error_message=span.status_message,
-                http_status=None,
-                start_ns=span.start_ns,
-                end_ns=span.end_ns,
-                fingerprint=None,
-                result_hash=None,
-                scope_key=None,
-                content_state="full" if arguments is not None and result is not None else "missing",
-                recorded_verdict=None,
-                dialect="otel_genai",
-                seq=len(derived.tool_calls) + 1,
+    for trace_id in sorted(traces):
+        part = _derive(
+            [span for span in spans if span.trace_id == trace_id],
+            [log for log in logs if log.trace_id == trace_id],
+            mcp_sessions,
+        )
+        derived.tool_calls += part.tool_calls
+        derived.llm_requests += part.llm_requests
+    return derived
+
+
+def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions: Container[str]) -> Derived:
+    nodes = build_forest(spans)
+    assign_scopes(nodes, tool_name)
+    logs_of: dict[str, list[LogRecord]] = {}
+    for log in logs:
+        if log.span_id is not None:
+            logs_of.setdefault(log.span_id, []).append(log)
+    groups: dict[str, list[Node]] = {}
+    requests: list[Node] = []
+    for node in nodes:
+        if node.kind is Kind.TOOL:
+            assert node.call is not None
+            groups.setdefault(node.call.span.span_id, []).append(node)
+        elif node.kind is Kind.LLM:
+            requests.append(node)
+    runs = Runs(nodes, mcp_sessions)
+    call_drafts = [
+        draft_call(members, runs.of(members[0], mcp_session(members)), logs_of) for members in groups.values()
+    ]
+    request_drafts = draft_requests(requests, logs_of, MessageReader())
+    for draft in request_drafts:
+        draft.run = runs.of(draft.node)
+    turns = _join(call_drafts, request_drafts)
+    derived = Derived(
+        [_tool_call(draft) for draft in call_drafts],
+        [_llm_request(draft, turns.get(draft.node.span.span_id)) for draft in request_drafts],
+    )
+    _number(derived.tool_calls)
+    derived.tool_calls.sort(key=lambda call: (call.start_ns, call.span_id, call.position))
+    derived.llm_requests.sort(key=lambda request: (request.start_ns, request.span_id))
+    return derived
+
+
+def _join(calls: list[CallDraft], requests: list[RequestDraft]) -> dict[str, int]:
+    """Let the requests of each run complete its calls; the turn of each answered request, by span id."""
+    exchanges: dict[str, list[Exchange]] = {}
+    for draft in requests:
+        span, messages = draft.node.span, draft.messages
+        assert draft.run is not None
+        exchanges.setdefault(draft.run.run_id, []).append(
+            Exchange(
+                span.span_id,
+                span.start_ns,
+                span.end_ns or span.start_ns,
+                answered=not draft.failed,
+                input=messages.input,
+                output=messages.output,
             )
         )
-    return derived
+    of_run: dict[str, list[CallDraft]] = {}
+    for call in calls:
+        of_run.setdefault(call.run.run_id, []).append(call)
+    turns: dict[str, int] = {}
+    for run_id, members in exchanges.items():
+        join_run(of_run.get(run_id, []), members)
+        for exchange in members:
+            if exchange.turn is not None:
+                turns[exchange.span_id] = exchange.turn
+    return turns
+
+
+def _tool_call(draft: CallDraft) -> ToolCall:
+    failed = draft.failed
+    if draft.result_failed and not draft.explicit:
+        failed = True
+    result = draft.result
+    if result is None and failed:
+        result = draft.error_text
+    verdict: str | None = None
+    if result is not None:
+        result, verdict = strip_annotation(result)
+    ended = draft.end_ns is not None
+    outcome = kind = None
+    http_status = draft.http_status
+    if ended:
+        found = classify_outcome(
+            OutcomeFacts(failed, result, draft.error_text, draft.error_type, draft.jsonrpc_code, http_status)
+        )
+        outcome = str(found.outcome) if found.outcome is not None else None
+        kind = str(found.kind) if found.kind is not None else None
+        http_status = found.http_status
+    print_ = fingerprint(draft.name, draft.arguments)
+    run = draft.run
+    return ToolCall(
+        trace_id=draft.trace_id,
+        span_id=draft.span_id,
+        position=0,
+        run_id=run.run_id,
+        parent_run_id=run.parent_run_id,
+        run_source=run.source,
+        session_id=run.session_id,
+        service_name=draft.service_name,
+        agent_name=draft.agent_name,
+        turn=draft.turn,
+        tool_name=draft.name,
+        call_id=draft.call_id,
+        arguments=draft.arguments,
+        result=result,
+        outcome=outcome,
+        error_kind=kind,
+        error_type=draft.error_type,
+        error_message=draft.error_text,
+        http_status=http_status,
+        start_ns=draft.start_ns,
+        end_ns=draft.end_ns,
+        fingerprint=print_,
+        result_hash=result_hash(result),
+        scope_key=None if print_ is None else scope_key(run.run_id, draft.agent_name, print_),
+        content_state=_content_state(draft, result, ended),
+        recorded_verdict=verdict,
+        dialect=draft.dialect,
+    )
+
+
+def _content_state(draft: CallDraft, result: str | None, ended: bool) -> str:
+    if draft.arguments is None or (result is None and ended):
+        return "missing"
+    return "truncated" if draft.cut else "full"
+
+
+def _llm_request(draft: RequestDraft, turn: int | None) -> LlmRequest:
+    span, run, failure = draft.node.span, draft.run, draft.failure
+    assert run is not None
+    return LlmRequest(
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        run_id=run.run_id,
+        run_source=run.source,
+        session_id=run.session_id,
+        service_name=draft.service_name,
+        agent_name=draft.agent_name,
+        turn=turn,
+        provider=draft.provider,
+        model=draft.model,
+        input_messages=draft.messages.input,
+        output_messages=draft.messages.output,
+        input_tokens=draft.input_tokens,
+        output_tokens=draft.output_tokens,
+        cost=draft.cost,
+        status="error" if draft.failed else "ok",
+        http_status=failure.http_status,
+        error_type=failure.error_type if draft.failed else None,
+        error_text=failure.text if draft.failed else None,
+        error_class=None,
+        content_state=content_state(draft),
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        dialect=draft.dialect,
+    )
+
+
+def _number(calls: list[ToolCall]) -> None:
+    """Order of counting inside each run. Calls that never ended are not counted."""
+    next_seq: dict[str, int] = {}
+    for call in sorted(
+        (call for call in calls if call.end_ns is not None),
+        key=lambda call: (call.end_ns or 0, call.start_ns, call.span_id, call.position),
+    ):
+        call.seq = next_seq.get(call.run_id, 0) + 1
+        next_seq[call.run_id] = call.seq

@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -513,7 +513,7 @@ def _uint32(value: Any) -> int:
     return min(max(number, 0), _UINT32_MAX)
 
 
-def _enum(value: Any, names: dict[str, int], prefix: str) -> Any:
+def _enum(value: Any, names: Mapping[str, Any], prefix: str) -> Any:
     """The number of an enum given as number, digits, `STATUS_CODE_ERROR`, `ERROR` or `Error`; else 0."""
     if isinstance(value, str) and not value.isdigit():
         name = value.rsplit(".", 1)[-1].upper()

@@ -1,0 +1,262 @@
+"""Tool spans to calls: what a call's one or several spans say about it, taken together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._attributes import as_text, first, first_text, load
+from ._envelopes import Content, is_schema, open_arguments, open_result
+from ._errors import Failure, failure_of, is_vague
+from ._records import LogRecord, SpanRecord
+from ._runs import Run
+from ._tree import Node
+from .dialects import Keys, dialect_of
+from .dialects.mcp import SESSION
+from .dialects.openinference import TOOL_PARAMETERS
+
+__all__ = ["CallDraft", "draft_call", "is_cut", "tool_name"]
+
+_NAME_PREFIXES = ("execute_tool ", "tools/call ", "MCP send tools/call ", "running tool: ", "tool_call ")
+_NAME_SUFFIXES = (".tool", ".run")
+_ADK_RESPONSE = "gcp.vertex.agent.tool_response"
+_ADK_ARGUMENTS = "gcp.vertex.agent.tool_call_args"
+_CUT_MARK = re.compile(
+    r"(?:\.\.\.|…) ?[\[(<]?(?:truncated|TRUNCATED)|[\[(<](?:truncated|TRUNCATED)[^\])>]{0,80}[\])>]\s*$"
+)
+
+
+@dataclass(slots=True)
+class CallDraft:
+    """A tool call while its facts come together. Times and id are those of the outermost span."""
+
+    node: Node
+    run: Run
+    trace_id: str
+    span_id: str
+    start_ns: int
+    end_ns: int | None
+    dialect: str
+    agent_name: str | None
+    service_name: str | None
+    name: str
+    call_id: str | None
+    arguments: str | None
+    result: str | None
+    failed: bool | None
+    explicit: bool  # `failed` is the source's own flag
+    error_type: str | None
+    error_text: str | None
+    jsonrpc_code: int | None
+    http_status: int | None
+    cut: bool  # arguments or result were cut by somebody's limit
+    result_failed: bool | None = None  # what the message with the result says
+    turn: int | None = None
+
+
+def tool_name(node: Node) -> str:
+    """The name of the tool that a tool span ran; '' where it does not say."""
+    span = node.span
+    name = first_text(span.attributes, Keys.tool_name)
+    if name is not None:
+        return name
+    name = span.name
+    for prefix in _NAME_PREFIXES:
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    for suffix in _NAME_SUFFIXES:
+        if name.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def mcp_session(members: Sequence[Node]) -> str | None:
+    """The MCP session that the request of a call went over."""
+    for member in members:
+        session = member.span.attributes.get(SESSION)
+        if session is not None:
+            return as_text(session)
+    return None
+
+
+def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[LogRecord]]) -> CallDraft:
+    """One call out of its spans, outermost first."""
+    outer = members[0]
+    span = outer.span
+    call_id: str | None = None
+    arguments: str | None = None
+    result: str | None = None
+    named: str | None = None
+    result_failed: bool | None = None
+    cut = False
+    for member in members:
+        attributes = member.span.attributes
+        call_id = call_id or first_text(attributes, Keys.call_id)
+        cut = cut or member.span.dropped_attributes > 0
+        if arguments is None:
+            content, key_cut = _arguments(member.span)
+            arguments = content.text
+            cut = cut or key_cut
+            call_id = call_id or content.call_id
+        if result is None:
+            content, key_cut = _result(member.span)
+            result = content.text
+            cut = cut or key_cut
+            call_id = call_id or content.call_id
+            result_failed = content.failed
+            named = content.tool_name
+    name = outer.name
+    if named is not None and name.endswith("Tool.task"):  # LlamaIndex: the span names only the class
+        name = named
+    failure = _failure(members, logs)
+    failed = failure.failed
+    if not failure.explicit:
+        if result_failed:
+            failed = True
+        elif failed is not True and result is None and failure.error_type is not None:
+            failed = True  # an exception event, and a status that nobody set or that was set too early
+    return CallDraft(
+        node=outer,
+        run=run,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        dialect=dialect_of(span),
+        agent_name=first_text(span.attributes, Keys.agent) or outer.agent_name,
+        service_name=as_text(span.resource.get("service.name")),
+        name=name,
+        call_id=call_id,
+        arguments=arguments,
+        result=result,
+        failed=failed,
+        explicit=failure.explicit,
+        error_type=failure.error_type,
+        error_text=failure.text,
+        jsonrpc_code=failure.jsonrpc_code,
+        http_status=failure.http_status,
+        cut=cut,
+    )
+
+
+_NOTHING = Content(None)
+
+
+def _arguments(span: SpanRecord) -> tuple[Content, bool]:
+    attributes = span.attributes
+    hit = first(attributes, Keys.arguments)
+    if hit is None:
+        hit = first(attributes, (TOOL_PARAMETERS,))
+        if hit is not None and is_schema(hit[1]):
+            hit = None
+    elif hit[0] == _ADK_ARGUMENTS and hit[1] == "{}" and attributes.get(_ADK_RESPONSE) == "{}":
+        return _NOTHING, False  # ADK 1 writes empty objects where capture is off
+    if hit is None:
+        return _from_event(span, "gen_ai.tool.message", "content")
+    return open_arguments(*hit), is_cut(hit[1], attributes)
+
+
+def _result(span: SpanRecord) -> tuple[Content, bool]:
+    attributes = span.attributes
+    hit = first(attributes, Keys.result)
+    if hit is None:
+        return _from_event(span, "gen_ai.choice", "message")
+    key, value = hit
+    if key == _ADK_RESPONSE and _is_adk_placeholder(value, attributes):
+        return _NOTHING, False
+    # @ai-sdk/otel writes text results as JSON under the convention's own key.
+    content = open_result(key, value, json_text=span.scope_name == "gen_ai")
+    return content, is_cut(value, attributes)
+
+
+def _is_adk_placeholder(value: Any, attributes: Mapping[str, Any]) -> bool:
+    if value == "{}":
+        return attributes.get(_ADK_ARGUMENTS) == "{}"
+    return (
+        isinstance(value, str) and "<not specified>" in value and load(value) == {"result": "<not specified>"}
+    )
+
+
+def _from_event(span: SpanRecord, event_name: str, key: str) -> tuple[Content, bool]:
+    """Strands keeps arguments and result of a call in events of its span."""
+    for event in span.events:
+        if event.name == event_name:
+            value = event.attributes.get(key)
+            if value is not None:
+                opened = open_arguments(key, value) if key == "content" else open_result(key, value)
+                return opened, is_cut(value, event.attributes)
+    return _NOTHING, False
+
+
+def is_cut(value: Any, attributes: Mapping[str, Any]) -> bool:
+    """Was the value cut, by a marker in it or by the look of an SDK's length limit?
+
+    A limit leaves no trace but the length, and holds for all values of the span: a value of
+    a round length which is the longest one, and JSON that stops in the middle.
+    """
+    if not isinstance(value, str) or len(value) < 64:
+        return False
+    if _CUT_MARK.search(value, max(0, len(value) - 200)):
+        return True
+    size = len(value)
+    power_of_two = size & (size - 1) == 0
+    if not (power_of_two or (size + 1) & size == 0 or size % 100 == 0):
+        return False
+    if any(isinstance(other, str) and len(other) > size for other in attributes.values()):
+        return False
+    if value[:1] in ("{", "["):
+        return load(value) is None
+    return power_of_two and size >= 128
+
+
+# -- failure ------------------------------------------------------------------------------------------
+
+
+def _failure(members: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> Failure:
+    """How the call ended, by all its spans: failed if the outer one failed, or the last attempt inside it."""
+    if len(members) == 1:
+        span = members[0].span
+        return failure_of(span, logs.get(span.span_id, ()))
+    said = {
+        member.span.span_id: failure_of(member.span, logs.get(member.span.span_id, ())) for member in members
+    }
+    _spread(members, said)
+    outer = said[members[0].span.span_id]
+    for failure in said.values():
+        if failure.explicit:
+            return failure
+    if outer.failed is not True:
+        if outer.failed is None and any(failure.failed is False for failure in said.values()):
+            outer.failed = False
+        return outer
+    for failure in (said[member.span.span_id] for member in members[1:]):
+        if failure.failed is not True:
+            continue
+        # The inner span is nearer to the cause: its name for the error tells more.
+        if not is_vague(failure.error_type) or outer.error_type is None:
+            outer.error_type = failure.error_type
+        outer.text = outer.text or failure.text
+        outer.jsonrpc_code = outer.jsonrpc_code if outer.jsonrpc_code is not None else failure.jsonrpc_code
+        outer.http_status = outer.http_status if outer.http_status is not None else failure.http_status
+    return outer
+
+
+def _spread(members: Sequence[Node], said: Mapping[str, Failure]) -> None:
+    """A span that does not say it failed takes over the end of the last span inside it."""
+    last: dict[str, SpanRecord] = {}
+    for member in reversed(members):  # children before parents
+        span = member.span
+        inner = last.get(span.span_id)
+        if inner is not None and said[inner.span_id].failed is True:
+            said[span.span_id].failed = True
+        if member.inside is not None:
+            above = member.inside.span.span_id
+            other = last.get(above)
+            if other is None or _end(span) > _end(other):
+                last[above] = span
+
+
+def _end(span: SpanRecord) -> tuple[int, int, str]:
+    return span.end_ns or 0, span.start_ns, span.span_id

@@ -1,0 +1,270 @@
+"""What the LLM requests of a run say about its tool calls: turns, ids, arguments, results.
+
+Half of the instrumentations write no call id on the tool span, and none of the failed ones a
+result. Both stand in the messages: the response before the call asked for it, and the next
+request brings its result back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from ..guard import fingerprint
+from ._parts import MessageFacts, Requested, Responded, facts_of
+
+__all__ = ["Exchange", "JoinedCall", "join_run"]
+
+# How far back in a history a result is looked for. Results of a call stand at the end of the next request.
+_MAX_BACK = 500
+
+
+class Exchange:
+    """An LLM request and its answer, as far as calls are concerned."""
+
+    __slots__ = ("answered", "end_ns", "input", "output", "span_id", "start_ns", "turn")
+
+    def __init__(
+        self,
+        span_id: str,
+        start_ns: int,
+        end_ns: int,
+        *,
+        answered: bool,
+        input: list[str] | None,
+        output: list[str] | None,
+    ) -> None:
+        self.span_id = span_id
+        self.start_ns = start_ns
+        self.end_ns = end_ns
+        self.answered = answered
+        self.input = input
+        self.output = output
+        self.turn: int | None = None  # ordinal of the answer in the run
+
+
+class JoinedCall(Protocol):
+    """The facts of a call that messages can add to."""
+
+    start_ns: int
+    end_ns: int | None
+    span_id: str
+    name: str
+    call_id: str | None
+    arguments: str | None
+    result: str | None
+    result_failed: bool | None
+    turn: int | None
+
+
+class _Group:
+    """Requests for calls with one key in one answer, in order."""
+
+    __slots__ = ("index", "items", "next")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.items: list[Requested] = []
+        self.next = 0
+
+    def take(self) -> Requested | None:
+        while self.next < len(self.items):
+            item = self.items[self.next]
+            self.next += 1
+            if not item.taken:
+                item.taken = True
+                return item
+        return None
+
+
+class _Facts:
+    """Facts of messages, each message read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, MessageFacts] = {}
+
+    def __call__(self, text: str) -> MessageFacts:
+        facts = self._known.get(text)
+        if facts is None:
+            facts = self._known[text] = facts_of(text)
+        return facts
+
+
+def join_run(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange]) -> None:
+    """Fill turns, and what calls lack, from the exchanges of the same run. Numbers the answers, too."""
+    answers = sorted(
+        (exchange for exchange in exchanges if exchange.answered),
+        key=lambda exchange: (exchange.end_ns, exchange.start_ns, exchange.span_id),
+    )
+    for turn, answer in enumerate(answers, start=1):
+        answer.turn = turn
+    if not exchanges or not calls:
+        return
+    calls = sorted(calls, key=lambda call: (call.start_ns, call.end_ns or 0, call.span_id))
+    facts = _Facts()
+    _match_answers(calls, answers)
+    _match_results(calls, exchanges, facts)
+
+
+# -- which answer asked for a call --------------------------------------------------------------------
+
+
+def _match_answers(calls: Sequence[JoinedCall], answers: Sequence[Exchange]) -> None:
+    ends = [answer.end_ns for answer in answers]
+    groups: dict[Hashable, list[_Group]] = {}
+    for index, answer in enumerate(answers):
+        for text in answer.output or ():
+            # Not through the cache: an equal answer of another turn is another request.
+            for requested in facts_of(text).calls:
+                for key in _keys_of_request(requested):
+                    known = groups.setdefault(key, [])
+                    if not known or known[-1].index != index:
+                        known.append(_Group(index))
+                    known[-1].items.append(requested)
+    for call in calls:
+        before = bisect_right(ends, call.start_ns)
+        # An answer still streaming when the tool began: only where none that had ended fits.
+        limit = before
+        while limit < len(answers) and limit < before + 4 and answers[limit].start_ns <= call.start_ns:
+            limit += 1
+        found = None
+        for key in _keys_of_call(call):
+            found = _take(groups.get(key), before, limit)
+            if found is not None:
+                break
+        if found is None and call.call_id is None and before:
+            # The arguments differ from what was asked for, say by defaults: the answer just before will do.
+            named = groups.get(("name", call.name))
+            if named and any(group.index == before - 1 for group in named[-1:]):
+                found = _take(named, before, before)
+        if found is None:
+            call.turn = answers[before - 1].turn if before else None
+            continue
+        requested, index = found
+        call.turn = answers[index].turn
+        call.call_id = call.call_id or requested.call_id
+        if call.arguments is None:
+            call.arguments = requested.arguments
+
+
+def _keys_of_request(requested: Requested) -> list[Hashable]:
+    keys: list[Hashable] = []
+    if requested.call_id is not None:
+        keys.append(("id", requested.call_id))
+    if requested.name is not None:
+        keys.append(("call", requested.name, requested.key()))
+        keys.append(("name", requested.name))
+        bare = requested.bare()
+        if bare is not None:
+            keys.append(("bare", *bare))
+    return keys
+
+
+def _keys_of_call(call: JoinedCall) -> list[Hashable]:
+    """By what to look for the request of a call, best evidence first."""
+    if call.call_id is not None:
+        return [("id", call.call_id)]
+    if call.arguments is None:
+        return [("name", call.name)]
+    return [("call", call.name, fingerprint(call.name, call.arguments)), ("bare", call.name, call.arguments)]
+
+
+def _take(groups: list[_Group] | None, before: int, limit: int) -> tuple[Requested, int] | None:
+    """The next free request of the latest answer before `before`, else of the first up to `limit`."""
+    if not groups:
+        return None
+    position = bisect_left(groups, before, key=lambda group: group.index)
+    while position > 0:
+        group = groups[position - 1]
+        item = group.take()
+        if item is not None:
+            return item, group.index
+        del groups[position - 1]  # used up: nobody needs to look at it again
+        position -= 1
+    while position < len(groups) and groups[position].index < limit:
+        item = groups[position].take()
+        if item is not None:
+            return item, groups[position].index
+        position += 1
+    return None
+
+
+# -- what the next request says about a call ----------------------------------------------------------
+
+
+def _match_results(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange], facts: _Facts) -> None:
+    requests = sorted(
+        (exchange for exchange in exchanges if exchange.input),
+        key=lambda exchange: (exchange.start_ns, exchange.end_ns, exchange.span_id),
+    )
+    if not requests:
+        return
+    starts = [request.start_ns for request in requests]
+    later: dict[Hashable, list[int]] = {}  # for each key, when its calls ended
+    for call in calls:
+        if call.end_ns is not None:
+            later.setdefault(_result_key(call), []).append(call.end_ns)
+    for ends in later.values():
+        ends.sort()
+    for call in calls:
+        if call.end_ns is None or (call.result is not None and call.call_id is not None):
+            continue
+        index = bisect_left(starts, call.end_ns)
+        if index == len(requests):
+            continue
+        request = requests[index]
+        ends = later[_result_key(call)]
+        # Equal calls that ended after this one and before the request: their results come behind.
+        skip = bisect_right(ends, request.start_ns) - bisect_right(ends, call.end_ns)
+        messages = request.input or []
+        if call.call_id is None:
+            requested = _find_back(messages, facts, skip, _asks_for(call))
+            if requested is not None:
+                call.call_id = requested.call_id
+                if call.arguments is None:
+                    call.arguments = requested.arguments
+        if call.result is None:
+            result = _find_back_result(messages, facts, skip, call)
+            if result is not None:
+                call.result = result.text
+                if result.failed is not None:
+                    call.result_failed = result.failed
+
+
+def _result_key(call: JoinedCall) -> Hashable:
+    return ("id", call.call_id) if call.call_id is not None else ("name", call.name)
+
+
+def _asks_for(call: JoinedCall) -> Callable[[Requested], bool]:
+    if call.arguments is None:
+        return lambda requested: requested.name == call.name
+    wanted = fingerprint(call.name, call.arguments)
+    bare = (call.name, call.arguments)
+    return lambda requested: (
+        requested.name == call.name and (requested.key() == wanted or requested.bare() == bare)
+    )
+
+
+def _find_back(
+    messages: list[str], facts: _Facts, skip: int, wanted: Callable[[Requested], bool]
+) -> Requested | None:
+    for text in messages[: -_MAX_BACK - 1 : -1]:
+        for requested in reversed(facts(text).calls):
+            if wanted(requested):
+                if not skip:
+                    return requested
+                skip -= 1
+    return None
+
+
+def _find_back_result(messages: list[str], facts: _Facts, skip: int, call: JoinedCall) -> Responded | None:
+    """The last result with the call's id (of the tool's name, where there are no ids) but `skip`."""
+    for text in messages[: -_MAX_BACK - 1 : -1]:
+        for result in reversed(facts(text).results):
+            same = result.call_id == call.call_id if call.call_id is not None else result.name == call.name
+            if same and (call.call_id is not None or result.call_id is None):
+                if not skip:
+                    return result
+                skip -= 1
+    return None

@@ -1,0 +1,42 @@
+"""Pydantic AI (format versions 2 and later) and Logfire."""
+
+from __future__ import annotations
+
+from ._model import Dialect, Kind
+
+PYDANTIC_AI = Dialect(
+    name="pydantic_ai",
+    title="Pydantic AI",
+    scopes=("pydantic-ai", "pydantic_ai"),
+    span_names={"running tool": Kind.TOOL, "running output function": Kind.TOOL, "agent run": Kind.AGENT},
+    arguments=("tool_arguments",),
+    result=("tool_response",),
+    agent=("agent_name",),
+    model=("model_name",),
+    cost=("operation.cost",),
+    content_hint=(
+        "Pydantic AI records content by default: do not pass include_content=False to "
+        "InstrumentationSettings."
+    ),
+)
+
+LOGFIRE = Dialect(
+    name="logfire",
+    title="Logfire",
+    scopes=("logfire",),
+    classify=lambda span: (
+        Kind.TOOL
+        if span.scope_name == "logfire.openai_agents"
+        and span.name in ("Function: {name}", "Function: {name!r}")
+        else None
+    ),
+    tool_name=("name",),
+    arguments=("input",),
+    result=("output",),
+    content_hint=(
+        "Logfire records content by default: check its scrubbing patterns and the include_content settings."
+    ),
+)
+
+ALL_MESSAGES = "pydantic_ai.all_messages"
+SPAN_TYPE = "logfire.span_type"
