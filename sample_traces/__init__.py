@@ -1,7 +1,7 @@
 """Recorded traces of looping and of healthy agents, as package data (what is in each: README.md).
 
-    from loopscope.sample_traces import files
-    import_paths("samples.duckdb", files())
+from loopscope.sample_traces import files
+import_paths("samples.duckdb", files())
 """
 
 from __future__ import annotations
