@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -108,20 +108,20 @@ def _parse_json(text: str) -> tuple[bool, Any, bool]:
 
 
 def _deeper_than(value: Any, limit: int) -> bool:
+    """Are more than `limit` objects and arrays nested in each other?"""
     level = [value]
     for _ in range(limit + 1):
-        below: list[Any] = []
-        for node in level:
-            if isinstance(node, dict):
-                below.extend(node.values())
-            elif isinstance(node, Pairs):
-                below.extend(member for _, member in node)
-            elif isinstance(node, list):
-                below.extend(node)
-        if not below:
+        level = [node for node in level if isinstance(node, (dict, list))]
+        if not level:
             return False
-        level = below
-    return any(isinstance(node, (dict, list)) for node in level)
+        level = [child for node in level for child in _members(node)]
+    return True
+
+
+def _members(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return (member for _, member in node) if isinstance(node, Pairs) else node
 
 
 _TAG = re.compile(r"\s*<(\w+)>")
@@ -226,23 +226,32 @@ def canonical_arguments(arguments: object, *, metadata_keys: Collection[str] = D
     Never raises, whatever `arguments` are; the result can always be encoded as UTF-8.
     """
     metadata = frozenset(metadata_keys)
-    if isinstance(arguments, (bytes, bytearray)):
-        try:
-            arguments = bytes(arguments).decode()
-        except UnicodeDecodeError:
-            return _form_of_object(arguments, metadata)
-    if not isinstance(arguments, str):
+    text = _as_text(arguments)
+    if text is None:
         return _form_of_object(arguments, metadata)
-    is_json, value, plain = _parse_json(arguments)
+    is_json, value, plain = _parse_json(text)
     if not is_json:
-        members = _parse_xmlish(arguments)
-        return _form_of_text(arguments) if members is None else _form_of_object(members, metadata)
+        members = _parse_xmlish(text)
+        return _form_of_text(text) if members is None else _form_of_object(members, metadata)
     if type(value) is str:
         value, plain = _open_encoded(value)
     form = _write_plain(value, metadata) if plain else None
     if form is None:
         form, _ = write_any(value, metadata)
     return _encodable(form)
+
+
+def _as_text(value: Any) -> str | None:
+    """Text, also where it comes as bytes; None for anything else."""
+    kind = type(value)  # and not isinstance: a proxy may fail when asked for its class
+    if issubclass(kind, str):
+        return value
+    if issubclass(kind, (bytes, bytearray)):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return None
+    return None
 
 
 def _open_encoded(text: str) -> tuple[Any, bool]:
@@ -284,8 +293,8 @@ def result_hash(output: object) -> int | None:
     """
     if output is None:
         return None
-    if isinstance(output, str):
-        return _digest(output.encode("utf-8", "surrogatepass"))
+    if issubclass(type(output), str):
+        return _digest(str.encode(output, "utf-8", "surrogatepass"))  # type: ignore[arg-type]
     form = _form_of_object(output, frozenset()).encode()
     digest = blake2b(form, person=b"loopscope.object").digest()
     return int.from_bytes(digest[:8], "big", signed=True)

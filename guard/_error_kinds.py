@@ -138,12 +138,6 @@ _TYPE_PIECES: tuple[tuple[str, ErrorKind], ...] = (
     ("unavailable", _K.UNAVAILABLE),
     ("overloaded", _K.UNAVAILABLE),
     ("badgateway", _K.UNAVAILABLE),
-    ("enotfound", _K.NETWORK),
-    ("econn", _K.NETWORK),
-    ("ehostunreach", _K.NETWORK),
-    ("enetunreach", _K.NETWORK),
-    ("eaiagain", _K.NETWORK),
-    ("epipe", _K.NETWORK),
     ("brokenpipe", _K.NETWORK),
     ("connect", _K.NETWORK),
     ("network", _K.NETWORK),
@@ -153,7 +147,6 @@ _TYPE_PIECES: tuple[tuple[str, ErrorKind], ...] = (
     ("nameresolution", _K.NETWORK),
     ("protocolerror", _K.NETWORK),
     ("transporterror", _K.NETWORK),
-    ("readerror", _K.NETWORK),
     ("closedresource", _K.NETWORK),
     ("unauthorized", _K.AUTH),
     ("unauthenticated", _K.AUTH),
@@ -164,18 +157,31 @@ _TYPE_PIECES: tuple[tuple[str, ErrorKind], ...] = (
     ("forbidden", _K.DENIED),
     ("accessdenied", _K.DENIED),
     ("denied", _K.DENIED),
-    ("eacces", _K.DENIED),
-    ("eperm", _K.DENIED),
     ("notfound", _K.NOT_FOUND),
     ("nosuch", _K.NOT_FOUND),
     ("doesnotexist", _K.NOT_FOUND),
-    ("enoent", _K.NOT_FOUND),
     ("notregistered", _K.NOT_FOUND),
     ("unknowntool", _K.NOT_FOUND),
     ("cancel", _K.CANCELLED),
     ("abort", _K.CANCELLED),
     ("interrupt", _K.CANCELLED),
 )
+# Whole names that would be found inside of others.
+_TYPE_NAMES = {
+    "eacces": _K.DENIED,
+    "eperm": _K.DENIED,
+    "enoent": _K.NOT_FOUND,
+    "enotfound": _K.NETWORK,  # Node: the host name
+    "econnrefused": _K.NETWORK,
+    "econnreset": _K.NETWORK,
+    "econnaborted": _K.NETWORK,
+    "ehostunreach": _K.NETWORK,
+    "enetunreach": _K.NETWORK,
+    "eaiagain": _K.NETWORK,
+    "epipe": _K.NETWORK,
+    "readerror": _K.NETWORK,  # httpx
+    "writeerror": _K.NETWORK,
+}
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 # Types that say no more than "it failed".
 _EMPTY_TYPES = frozenset(
@@ -211,6 +217,8 @@ def kind_of_type(name: str | None) -> ErrorKind | None:
     # The class, not its package: `requests.exceptions.ConnectionError`, `Error:ENOENT`.
     last = re.split(r"[.:/\s]", name)[-1] or name
     flat = _SEPARATORS.sub("", last.lower())
+    if flat in _TYPE_NAMES:
+        return _TYPE_NAMES[flat]
     for piece, kind in _TYPE_PIECES:
         if piece in flat:
             return kind

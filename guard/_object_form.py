@@ -51,7 +51,8 @@ class _Unordered:
         self.items = items
 
 
-_Member = tuple[tuple[bool, str], Any]
+# ((is it no JSON key, what to sort by, its form), the value)
+_Member = tuple[tuple[bool, str, str], Any]
 
 
 def write_any(value: object, metadata: Collection[str]) -> tuple[str, bool]:
@@ -63,7 +64,7 @@ def write_any(value: object, metadata: Collection[str]) -> tuple[str, bool]:
     out: list[str] = []
     foreign = False
     on_path: set[int] = set()
-    stack: list[Any] = [value]
+    stack: list[Any] = [value]  # what is still to be written, last first
     steps = 0
 
     def open_container(opening: str, closing: str, container: object) -> None:
@@ -74,31 +75,32 @@ def write_any(value: object, metadata: Collection[str]) -> tuple[str, bool]:
     def push_members(members: list[_Member], container: object) -> None:
         open_container("{", "}", container)
         for index in range(len(members) - 1, -1, -1):
-            (_, key), member = members[index]
+            (_, _, key), member = members[index]
             stack.append(member)
             stack.append(_Piece(f",{key}:" if index else f"{key}:"))
 
     while stack:
-        item = stack.pop()
+        item: Any = stack.pop()
         steps += 1
-        if isinstance(item, _Close):
+        kind = type(item)  # and not isinstance: a proxy may fail when asked for its class
+        if issubclass(kind, _Close):
             out.append(item.text)
             on_path.discard(id(item.container))
-        elif isinstance(item, (_Piece, NumberToken)):
+        elif issubclass(kind, (_Piece, NumberToken)):
             out.append(item)
         elif item is None or item is True or item is False:
             out.append("null" if item is None else "true" if item else "false")
-        elif isinstance(item, str):
+        elif issubclass(kind, str):
             out.append(quote(str.__str__(item)))
-        elif isinstance(item, float):
+        elif issubclass(kind, float):
             out.append(quote(float(item)))
-        elif isinstance(item, int):
+        elif issubclass(kind, int):
             out.append(_write_int(item))
         elif id(item) in on_path:
             foreign = True
             out.append("!cycle")
-        elif isinstance(item, (Mapping, Pairs)):
-            pairs = item.items() if isinstance(item, Mapping) else item
+        elif issubclass(kind, (Mapping, Pairs)):
+            pairs = item.items() if issubclass(kind, Mapping) else item
             # Sorting is stable: the values of a repeated key keep their order.
             members = sorted(
                 ((_key_form(key), member) for key, member in pairs if not _is_metadata(key, metadata)),
@@ -106,13 +108,13 @@ def write_any(value: object, metadata: Collection[str]) -> tuple[str, bool]:
             )
             foreign = foreign or any(key[0] for key, _ in members)
             push_members(members, item)
-        elif isinstance(item, (list, tuple)):
+        elif issubclass(kind, (list, tuple)):
             open_container("[", "]", item)
             for index in range(len(item) - 1, -1, -1):
                 stack.append(item[index])
                 if index:
                     stack.append(_Piece(","))
-        elif isinstance(item, _Unordered):
+        elif issubclass(kind, _Unordered):
             forms = sorted(write_any(member, metadata)[0] for member in item.items)
             out.append(f"[{','.join(forms)}]")
         else:
@@ -126,18 +128,20 @@ def write_any(value: object, metadata: Collection[str]) -> tuple[str, bool]:
 
 
 def _by_key(member: _Member) -> tuple[bool, str]:
-    return member[0]
+    return member[0][:2]
 
 
 def _is_metadata(key: object, metadata: Collection[str]) -> bool:
-    return isinstance(key, str) and key in metadata
+    return issubclass(type(key), str) and key in metadata
 
 
-def _key_form(key: object) -> tuple[bool, str]:
-    """(is it no JSON key, its form). JSON would write the keys 1 and "1" alike."""
-    if isinstance(key, str):
-        return False, quote(str.__str__(key))
-    return True, f"!{quote(_type_name(key))}{quote(safe_repr(key))}"
+def _key_form(key: Any) -> tuple[bool, str, str]:
+    # JSON would write the keys 1 and "1" alike. Text sorts as the JSON encoder sorts it.
+    if issubclass(type(key), str):
+        text = str.__str__(key)
+        return False, text, quote(text)
+    form = f"!{quote(_type_name(key))}{quote(safe_repr(key))}"
+    return True, form, form
 
 
 def _write_int(number: int) -> str:

@@ -88,22 +88,22 @@ class GuardPolicy:
         put(self, "counted_outcomes", _outcomes(self.counted_outcomes))
         put(self, "metadata_keys", DEFAULT_METADATA_KEYS | _names("metadata_keys", self.metadata_keys))
         if not isinstance(self.tools, Mapping):
-            raise PolicyError(f"tools must map tool names to ToolPolicy, not be {_show(self.tools)}")
+            raise PolicyError(f"tools must map tool names to ToolPolicy, not be {show(self.tools)}")
         put(self, "tools", MappingProxyType(dict(self.tools)))
         if self.scope != "run":
-            raise PolicyError(f'scope must be "run", not {_show(self.scope)}')
+            raise PolicyError(f'scope must be "run", not {show(self.scope)}')
         _check_bool("strip_annotations", self.strip_annotations)
         _check_thresholds("", self.nudge_threshold, self.block_threshold)
         merged: dict[str, Thresholds] = {}
         for name, tool in self.tools.items():
             if not isinstance(name, str) or not isinstance(tool, ToolPolicy):
                 raise PolicyError(
-                    f"tools must map tool names to ToolPolicy; {_show(name)} maps to {_show(tool)}"
+                    f"tools must map tool names to ToolPolicy; {show(name)} maps to {show(tool)}"
                 )
-            _check_bool(f"tools.{name}.exempt", tool.exempt)
+            _check_bool(f"{tool_path(name)}exempt", tool.exempt)
             nudge = self.nudge_threshold if tool.nudge_threshold is INHERIT else tool.nudge_threshold
             block = self.block_threshold if tool.block_threshold is INHERIT else tool.block_threshold
-            _check_thresholds(f"tools.{name}.", nudge, block)
+            _check_thresholds(tool_path(name), nudge, block)
             merged[name] = Thresholds(nudge, block)  # type: ignore[arg-type]
         put(self, "_merged", merged)
         put(self, "_default", Thresholds(self.nudge_threshold, self.block_threshold))
@@ -186,21 +186,28 @@ def _stable_hash(value: object) -> str:
     return blake2b(dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def _show(value: object) -> str:
+def tool_path(name: object) -> str:
+    """`tools.<name>.`, for messages of one line whatever the tool is called."""
+    plain = isinstance(name, str) and name.isprintable() and 0 < len(name) <= 80
+    return f"tools.{name if plain else show(name)}."
+
+
+def show(value: object) -> str:
+    """A value for a message: its repr, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _check_bool(key: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise PolicyError(f"{key} must be true or false, not {_show(value)}")
+        raise PolicyError(f"{key} must be true or false, not {show(value)}")
 
 
 def _check_threshold(key: str, value: object) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PolicyError(f"{key} must be a whole number of calls, or None for off, not {_show(value)}")
+        raise PolicyError(f"{key} must be a whole number of calls, or None for off, not {show(value)}")
     if value < 1:
         raise PolicyError(
             f'{key} must be at least 1, not {value}; None (in a policy file: "off") turns it off'
@@ -219,20 +226,22 @@ def _check_thresholds(prefix: str, nudge: object, block: object) -> None:
 
 def _names(key: str, value: object) -> frozenset[str]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise PolicyError(f"{key} must be a list of names, not {_show(value)}")
+        raise PolicyError(f"{key} must be a list of names, not {show(value)}")
     names = list(value)
     for name in names:
         if not isinstance(name, str):
-            raise PolicyError(f"{key} must be a list of names; {_show(name)} is not one")
+            raise PolicyError(f"{key} must be a list of names; {show(name)} is not one")
     return frozenset(names)
 
 
 def _outcomes(value: object) -> frozenset[Outcome]:
-    try:
-        return frozenset(Outcome(name) for name in _names("counted_outcomes", value))
-    except ValueError as error:
-        if isinstance(error, PolicyError):
-            raise
-        known = ", ".join(Outcome)
-        wrong = next(name for name in value if name not in set(Outcome))  # type: ignore[attr-defined]
-        raise PolicyError(f"counted_outcomes: {_show(wrong)} is not an outcome; there are {known}") from None
+    outcomes: set[Outcome] = set()
+    for name in _names("counted_outcomes", value):
+        try:
+            outcomes.add(Outcome(name))
+        except ValueError:
+            known = ", ".join(Outcome)
+            raise PolicyError(
+                f"counted_outcomes: {show(name)} is not an outcome; there are {known}"
+            ) from None
+    return frozenset(outcomes)

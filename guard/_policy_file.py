@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ._canonical import DEFAULT_METADATA_KEYS
 from ._exceptions import PolicyError
 from ._outcome import Outcome
-from ._policy import INHERIT, GuardPolicy, ToolPolicy
+from ._policy import INHERIT, GuardPolicy, ToolPolicy, show, tool_path
 
 __all__ = [
     "POLICY_FILE_VERSION",
@@ -99,17 +100,19 @@ def policy_from_toml(text: str) -> GuardPolicy:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PolicyError(f"not a TOML file: {error}") from None
+    except RecursionError:
+        raise PolicyError("not a policy file: nested too deeply") from None
     _check_keys("", data, _KEYS)
     version = data.pop("version", None)
     if version is None:
         raise PolicyError(f"version is missing; write version = {POLICY_FILE_VERSION} at the top")
     if version != POLICY_FILE_VERSION or isinstance(version, bool):
         raise PolicyError(
-            f"version {version!r} is not understood; this Loopscope reads version {POLICY_FILE_VERSION}"
+            f"version {show(version)} is not understood; this Loopscope reads version {POLICY_FILE_VERSION}"
         )
     tools = data.pop("tools", {})
     if not isinstance(tools, dict):
-        raise PolicyError(f"tools must be tables like [tools.search], not {tools!r}")
+        raise PolicyError(f"tools must be tables like [tools.search], not {show(tools)}")
     for key in ("nudge_threshold", "block_threshold"):
         if key in data:
             data[key] = _threshold(key, data[key])
@@ -119,9 +122,10 @@ def policy_from_toml(text: str) -> GuardPolicy:
 def _tool(name: str, entry: object) -> ToolPolicy:
     if not isinstance(entry, dict):
         raise PolicyError(
-            f"tools.{name} must be a table, not {entry!r}; write [tools.{_toml(name)}] and its keys below"
+            f"{tool_path(name)[:-1]} must be a table, not {show(entry)}; "
+            f"write [tools.{_toml(name)}] and its keys below"
         )
-    prefix = f"tools.{name}."
+    prefix = tool_path(name)
     _check_keys(prefix, entry, _TOOL_KEYS)
     values = {
         key: _threshold(prefix + key, value) if key.endswith("_threshold") else value
@@ -134,7 +138,7 @@ def _threshold(key: str, value: object) -> Any:
     if value == _OFF:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PolicyError(f'{key} must be a whole number of calls or "off", not {value!r}')
+        raise PolicyError(f'{key} must be a whole number of calls or "off", not {show(value)}')
     return value
 
 
@@ -145,7 +149,8 @@ def _check_keys(prefix: str, data: dict[str, Any], known: Iterable[str]) -> None
             import difflib
 
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-            raise PolicyError(f"unknown key {prefix}{key}; did you mean {prefix}{near[0]}?")
+            shown = key if key.isprintable() and key else show(key)
+            raise PolicyError(f"unknown key {prefix}{shown}; did you mean {prefix}{near[0]}?")
 
 
 def read_policy(path: str | os.PathLike[str]) -> GuardPolicy:
@@ -170,5 +175,6 @@ def write_policy(policy: GuardPolicy, path: str | os.PathLike[str]) -> None:
         neighbour.write_text(policy_to_toml(policy), encoding="utf-8")
         neighbour.replace(target)
     except OSError as error:
-        neighbour.unlink(missing_ok=True)
+        with suppress(OSError):
+            neighbour.unlink()
         raise PolicyError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from None
