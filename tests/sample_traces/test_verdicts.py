@@ -78,7 +78,8 @@ def test_agents_models_and_runs_are_those_of_the_story(con: Any, story: dict[str
         "SELECT DISTINCT agent_name FROM tool_calls WHERE service_name = ? AND agent_name IS NOT NULL",
         service,
     ).fetchall()
-    assert {name for (name,) in agents} <= set(story["agents"])
+    # OpenInference's LangChain and LlamaIndex spans do not name the agent.
+    assert {name for (name,) in agents} in (set(story["agents"]), set())
     models = con.execute("SELECT DISTINCT model FROM llm_requests WHERE service_name = ?", service).fetchall()
     assert models == [(story["model"],)]
     dialects = con.execute(
