@@ -13,8 +13,12 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..guard import LoopscopeError
+
+if TYPE_CHECKING:
+    from ._folder import Folder
 
 __all__ = ["EXIT_SECONDS", "AgentFold"]
 
@@ -42,6 +46,9 @@ class AgentFold:
         self._asked = False
         self._closed = False
         self._folding = threading.Lock()
+        self._folder: Folder | None = None
+        self._deadline = 0.0
+        self._unsettled = False  # a large trace may wait for its derivation
         self._next_try = 0.0
 
     def after_fork(self) -> None:
@@ -72,26 +79,27 @@ class AgentFold:
         Usable again afterwards: spans may still come after an exit handler ran.
         """
         deadline = time.monotonic() + seconds
-        trouble: Exception | None = None
-        while left := self._left():
+        trouble = ""
+        while self._left() or self._unsettled:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                _logger.warning(
-                    "%d segments stay in %s.spool%s; the next agent, `loopscope serve` or any other command "
-                    "on that database takes them in",
-                    left,
-                    self._db_path,
-                    f" ({trouble})" if trouble else "",
-                )
                 break
             try:
-                self._fold(remaining)
-                trouble = None
+                self._fold(remaining, settle=True)
+                trouble = ""
             except (LoopscopeError, OSError) as error:
-                trouble = error
+                trouble = f" ({error})"
             if self._left():
-                time.sleep(min(_RETRY_EVERY, max(deadline - time.monotonic(), 0)))
-        return self._left()
+                time.sleep(_RETRY_EVERY)
+        left = self._left()
+        if left:
+            _logger.warning(
+                "%d segments stay in %s.spool%s; the next agent or command on that database takes them in",
+                left,
+                self._db_path,
+                trouble,
+            )
+        return left
 
     def close(self) -> None:
         """End the thread."""
@@ -123,11 +131,23 @@ class AgentFold:
         if (self._asked or waited >= UNCLAIMED_AFTER) and now >= self._next_try:
             self._asked = False
             self._next_try = now + _MIN_PAUSE
-            self._fold(UNCLAIMED_AFTER)
+            self._fold(UNCLAIMED_AFTER, settle=False)
 
-    def _fold(self, seconds: float) -> None:
-        from ._folder import Folder
+    def _fold(self, seconds: float, *, settle: bool) -> None:
+        """Fold for `seconds` at most, unless another process does. Raises LoopscopeError or OSError."""
+        from ._folder import Folder  # with DuckDB: not before an agent needs it
         from ._store import Store
 
-        with self._folding:
-            Folder(Store(self._db_path, timeout=seconds)).try_fold()
+        if not self._folding.acquire(timeout=seconds):
+            return
+        try:
+            if self._folder is None:
+                store = Store(self._db_path)
+                self._folder = Folder(store, role="agent", stop=lambda: time.monotonic() > self._deadline)
+            self._deadline = time.monotonic() + seconds
+            self._folder.store.timeout = seconds
+            done = self._folder.try_fold(settle=settle)
+            # Where another process folds, what is left to derive is its business too.
+            self._unsettled = done is not None and not settle
+        finally:
+            self._folding.release()

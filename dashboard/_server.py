@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from ..collector import Store, otlp_app
+from ..collector import Folder, Store, otlp_app
 from ..guard import LoopscopeError, StoreBusyError
-from ._fold_loop import FoldLoop
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -30,6 +30,7 @@ RECEIVER_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # tells them where to send traces
 
 _GRACE_SECONDS = 1  # for open connections at the end
 _FIRST_LOOK_SECONDS = 2.0
+_LAST_FOLD_SECONDS = 0.5
 
 
 def serve(
@@ -74,7 +75,7 @@ def serve(
             servers.append(page_server)
         stop = stop or threading.Event()
         cleanup.enter_context(_signals_set(stop))
-        cleanup.enter_context(FoldLoop(db_path))
+        cleanup.enter_context(_folding(db_path))
         for server in servers:
             cleanup.enter_context(server.running(stop))
         say(_describe(db_path, receiver, page_server))
@@ -239,6 +240,23 @@ def _check_database(path: Path) -> None:
             pass
     except StoreBusyError:
         pass  # held for the moment; folding and pages wait their turn
+
+
+@contextmanager
+def _folding(db_path: Path) -> Iterator[None]:
+    """What comes into the spool goes into the database, in a thread."""
+    end = threading.Event()
+    deadline = float("inf")
+    # What is left at the deadline stays in the spool and is folded by the next one.
+    folder = Folder(Store(db_path), role="server", stop=lambda: time.monotonic() > deadline)
+    thread = threading.Thread(target=folder.run, args=(end,), name="loopscope-fold", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + _LAST_FOLD_SECONDS
+        end.set()
+        thread.join(_LAST_FOLD_SECONDS + 0.5)
 
 
 @contextmanager
