@@ -48,7 +48,7 @@ build/typed/loopscope: pyproject.toml
 check: $(VENV)/.dev build/typed/loopscope
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/python docs/check.py
 
 docs: $(VENV)/.dev
