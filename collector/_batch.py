@@ -73,10 +73,10 @@ class Batch:
 
 
 def newer(span: SpanRecord, other: SpanRecord) -> bool:
-    """Whether `span` replaces `other`, a version of the same span: the ended one wins, then the later received.
+    """Whether `span` replaces `other`, a version of the same span.
 
-    Two that were received in the same nanosecond are ordered by what they say, so that the order in which
-    segments are folded never matters.
+    The ended one wins, then the later received. Two that were received in the same nanosecond are ordered by
+    what they say, so that the order in which segments are folded never matters.
     """
     mine = (span.end_ns is not None, span.received_ns)
     theirs = (other.end_ns is not None, other.received_ns)

@@ -57,8 +57,8 @@ _QUIET_TRIES = 3  # rounds lost to other folds before the file is held for a who
 class FoldResult:
     """What a fold did.
 
-    `spans` and `logs` count records that were stored (new, or newer versions), `calls` and `requests` those that
-    are new or say something else than before.
+    `spans` and `logs` count records that were stored (new, or newer versions), `calls` and `requests` those
+    that are new or say something else than before.
     """
 
     segments: int = 0
@@ -130,7 +130,14 @@ def fold(
         decode_traces = decode_traces or _otlp.decode_traces
         decode_logs = decode_logs or _otlp.decode_logs
     spool = Spool(store.path) if spool is None else spool
-    work = _Fold(store, spool, derive, Decoders(decode_traces, decode_logs), pace or Pace(), settle)
+    work = _Fold(
+        store,
+        spool,
+        derive=derive,
+        decoders=Decoders(decode_traces, decode_logs),
+        pace=pace or Pace(),
+        settle=settle,
+    )
     work.run(max_bytes, stop or (lambda: False))
     return work.result
 
@@ -150,7 +157,7 @@ class _Plan:
 
 class _Fold:
     def __init__(
-        self, store: Store, spool: Spool, derive: Derive, decoders: Decoders, pace: Pace, settle: bool
+        self, store: Store, spool: Spool, *, derive: Derive, decoders: Decoders, pace: Pace, settle: bool
     ) -> None:
         self.store = store
         self.spool = spool
@@ -187,7 +194,7 @@ class _Fold:
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise StoreError(f"cannot write to {self.store.path}: {_first_line(error)}") from error
         except duckdb.Error as error:
-            # Something in these segments that the database does not take. Find out which, and go on without it.
+            # The database does not take something in these segments. Find out which, and go on without it.
             if not batch.sources:
                 raise StoreError(f"cannot write to {self.store.path}: {_first_line(error)}") from error
             if len(batch.sources) > 1:
@@ -307,7 +314,7 @@ class _Fold:
             name = before.trace_id
             spans, logs = records.spans.get(name, []), records.logs.get(name, [])
             changes.traces.append(self._derive_one(name, spans, logs, changes))
-        for name, before in plan.later.items():
+        for before in plan.later.values():
             changes.traces.append(_put_off(before, records))
 
     def _derive_one(

@@ -84,8 +84,8 @@ _locks: weakref.WeakSet[_Lock] = weakref.WeakSet()
 
 
 def _close_after_fork() -> None:
-    # An flock is shared with a child; while the child had it, it would outlive the parent. Closing the child's
-    # copy leaves the parent's lock alone.
+    # An flock is shared with a child: as long as the child had it open, it would outlive the parent. Closing
+    # the child's copy leaves the parent's lock alone.
     for lock in list(_locks):
         lock._close()
 
@@ -94,7 +94,10 @@ os.register_at_fork(after_in_child=_close_after_fork)
 
 
 def folder_of(db_path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Who holds `<db>.lock`: {"pid", "role", "command", "since_ns"}; {} if it does not say; None if nobody does."""
+    """Who holds `<db>.lock`: {"pid", "role", "command", "since_ns"}.
+
+    {} if the holder left no note, None if nobody holds it.
+    """
     path = Path(f"{os.fspath(db_path)}.lock")
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -154,10 +157,10 @@ class Folder:
             self._working.release()
 
     def catch_up(self, timeout: float = 2.0) -> FoldResult | None:
-        """For a reader: see to it that what waits now is in, by folding it or by waiting for the one who folds.
+        """For a reader: see to it that what waits now is in, by folding it or waiting for the one who folds.
 
-        Returns what was folded here, None if nothing was. After `timeout` seconds of somebody else's folding the
-        reader goes on with what is in the database.
+        Returns what was folded here, None if nothing was. After `timeout` seconds of somebody else's folding
+        the reader goes on with what is in the database.
         """
         waiting = {path.name for path in self.spool.pending()}
         deadline = time.monotonic() + timeout
@@ -189,8 +192,8 @@ class Folder:
     ) -> None:
         """A server's loop: fold what comes in until `stop` is set, then once more.
 
-        Never raises: trouble is logged (once per kind) and tried again. `folded` is told of every fold that did
-        something.
+        Never raises: trouble is logged (once per kind) and tried again. `folded` is told of every fold that
+        did something.
         """
         settle = True  # a folder that died may have left traces that wait for derivation
         told = ""
@@ -208,10 +211,8 @@ class Folder:
             except StoreBusyError as error:
                 told, pause = _tell(told, f"{error}"), interval
             except (StoreError, SpoolError, OSError) as error:
-                told, pause = (
-                    _tell(told, f"folding {self.store.path} failed, will be tried again: {error}"),
-                    _TROUBLE_PAUSE,
-                )
+                told = _tell(told, f"folding {self.store.path} failed, will be tried again: {error}")
+                pause = _TROUBLE_PAUSE
             if last:
                 break
             stop.wait(pause)

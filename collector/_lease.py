@@ -47,7 +47,7 @@ class Turnstile:
     def enter(
         self, timeout: float, open_: Callable[[Turnstile, float], DuckDBPyConnection]
     ) -> Iterator[DuckDBPyConnection]:
-        """A cursor on the shared connection; `open_(self, deadline)` makes the connection if there is none."""
+        """A cursor on the shared connection; `open_(self, deadline)` makes it if there is none."""
         deadline = time.monotonic() + timeout
         if not self.lock.acquire(timeout=max(timeout, 0.0)):
             raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
@@ -158,7 +158,9 @@ def _busy(path: str, holder: str | None, waited: float) -> StoreBusyError:
 
 def _holder(path: str, text: str) -> str | None:
     if "with a different configuration" in text:
-        return f"this process itself (PID {os.getpid()}), which opened it with duckdb.connect in another configuration"
+        return (
+            f"this process itself (PID {os.getpid()}): it opened the file with duckdb.connect in another way"
+        )
     found = re.search(r"held in (.*?) \(PID (\d+)\)", text)
     if found:
         return describe_process(int(found[2]), found[1])

@@ -203,7 +203,7 @@ class Resources:
 
 
 def tidy_span(span: SpanRecord, received_ns: int) -> None:
-    """Set the receive time, and bring numbers that no column can hold into range, before anything reads them."""
+    """Set the receive time, and bring numbers into the range of their columns, before anything reads them."""
     span.received_ns = received_ns
     span.start_ns = min(max(span.start_ns, 0), _LONGEST)
     if span.end_ns is not None:
@@ -266,7 +266,8 @@ def service_name(resource: Mapping[str, Any]) -> str | None:
 def _events_text(events: list[SpanEvent], packer: Packer, parts: list[int]) -> str:
     items = [
         f'{{"name":{json_text(event.name)},"time_ns":{event.time_ns},'
-        f'"attributes":{packer.attributes(event.attributes, parts)},"dropped_attributes":{event.dropped_attributes}}}'
+        f'"attributes":{packer.attributes(event.attributes, parts)},'
+        f'"dropped_attributes":{event.dropped_attributes}}}'
         for event in events
     ]
     return "[" + ",".join(items) + "]"

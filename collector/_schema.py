@@ -56,7 +56,8 @@ def schema_version(con: DuckDBPyConnection, path: str) -> int | None:
         if found and str(found[0][0]).isdecimal():
             return int(found[0][0])
     raise StoreVersionError(
-        f"{path} is a DuckDB database, but not one of Loopscope's; nothing was changed. Name another file with --db.",
+        f"{path} is a DuckDB database, but not one of Loopscope's; nothing was changed."
+        " Name another file with --db.",
         supported=SCHEMA_VERSION,
     )
 
@@ -78,8 +79,8 @@ def upgrade_schema(
     """
     if found > target:
         raise StoreVersionError(
-            f"{path} was written by a newer Loopscope (schema version {found}; this one reads up to {target})."
-            " Upgrade with: pip install -U loopscope",
+            f"{path} was written by a newer Loopscope (schema version {found}; this one reads up to"
+            f" {target}). Upgrade with: pip install -U loopscope",
             found=found,
             supported=target,
         )
@@ -88,7 +89,7 @@ def upgrade_schema(
     missing = [step for step in range(found, target) if step not in migrations]
     if missing:
         raise StoreVersionError(
-            f"{path} has schema version {found}, and no migration leads from {missing[0]} to {missing[0] + 1}.",
+            f"{path} has schema version {found}, and there is no migration from {missing[0]} to the next.",
             found=found,
             supported=target,
         )

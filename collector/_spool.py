@@ -55,10 +55,11 @@ class Spool:
         """Write one segment; it is on the disk when this returns.
 
         Args:
-            payloads: serialized ExportTraceServiceRequest ("traces") and ExportLogsServiceRequest ("logs") messages.
-            meta: facts about the segment. Whole numbers under keys that start with "dropped" are added up in the
-                database, per `meta["service"]` (else per host and process): each counts what was lost since the
-                writer's last segment.
+            payloads: serialized ExportTraceServiceRequest ("traces") and ExportLogsServiceRequest ("logs")
+                messages.
+            meta: facts about the segment. Whole numbers under keys that start with "dropped" are added up in
+                the database, per `meta["service"]` (else per host and process): each counts what was lost
+                since the writer's last segment.
 
         Raises:
             SpoolError: the folder cannot be used or the disk is full; nothing was written.
@@ -148,7 +149,7 @@ class Spool:
         _sync_folder(self.path)
 
     def prepare(self) -> None:
-        """Make the folder, or check the one that is there. `write` does it too; earlier is for an early refusal.
+        """Make the folder, or check the one that is there. `write` does it too; earlier refuses earlier.
 
         Raises:
             SpoolError: it cannot be used.
@@ -162,8 +163,8 @@ class Spool:
             kind = network_file_system(parent)
             if kind is not None:
                 raise SpoolError(
-                    f"{parent} is on a network file system ({kind}), where nothing is safe against a crash or a second"
-                    " machine. Put the database on a local disk."
+                    f"{parent} is on a network file system ({kind}), where nothing is safe against a crash"
+                    " or a second machine. Put the database on a local disk."
                 )
             try:
                 self.path.mkdir(mode=0o700)

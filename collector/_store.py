@@ -50,9 +50,7 @@ class Store:
         if self.path.is_dir():
             raise StoreError(f"{path} is a folder; name a database file inside it with --db.")
         if not create and not self.path.exists():
-            raise StoreError(
-                f"no database at {path}. Fill one with: loopscope import FILE --db {path}, or see loopscope demo."
-            )
+            raise StoreError(f"no database at {path}. Fill one with: loopscope import FILE --db {path}")
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
@@ -74,7 +72,7 @@ class Store:
 
     @contextmanager
     def write(self, *, timeout: float | None = None) -> Iterator[DuckDBPyConnection]:
-        """A lease with a transaction around it: committed at the end of the block, rolled back by an exception.
+        """A lease with a transaction: committed at the end of the block, rolled back by an exception.
 
         Writers of one process take turns. The commit makes `version()` grow.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -50,10 +50,19 @@ class Changes:
     drops: list[Drop] = field(default_factory=list)
 
 
-def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) -> tuple[int, int]:
-    """Apply changes inside the open transaction; returns how many calls and requests are new or other than before.
+@dataclass(slots=True)
+class _Touched:
+    """What the changes touch besides their own rows."""
 
-    `waiting` are the names of all segment files that exist: other names need not be remembered any more.
+    keys: set[int] = field(default_factory=set)  # of contents, in rows that were removed
+    runs: set[str] = field(default_factory=set)  # runs over several traces, some of whose rows changed
+
+
+def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) -> tuple[int, int]:
+    """Apply changes inside the open transaction.
+
+    Returns how many calls and requests are new or other than before. `waiting` are those names in
+    folded_segments whose files still exist: the others need not be remembered any more.
 
     Raises:
         KeysTaken: before anything was changed.
@@ -61,19 +70,21 @@ def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) 
     used = row_keys(SPAN_COLUMNS, changes.spans) | row_keys(LOG_COLUMNS, changes.logs)
     used |= row_keys(CALL_COLUMNS, changes.calls) | row_keys(REQUEST_COLUMNS, changes.requests)
     _write_contents(con, changes.contents, used)
-    dropped = _replace_spans(con, changes) | _replace_logs(con, changes)
-    runs: set[str] = set()
-    calls = _replace_derived(con, "tool_call_rows", CALL_COLUMNS, changes.calls, changes, dropped, runs)
-    requests = _replace_derived(
-        con, "llm_request_rows", REQUEST_COLUMNS, changes.requests, changes, dropped, runs
-    )
-    if runs:
-        with registered(con, wanted_runs=pa.table({"run_id": pa.array(sorted(runs), type=pa.string())})):
+    touched = _Touched()
+    _replace_spans(con, changes, touched)
+    _replace_logs(con, changes, touched)
+    before = changes.derived_before
+    calls = _replace_derived(con, "tool_call_rows", changes.calls, before, touched)
+    requests = _replace_derived(con, "llm_request_rows", changes.requests, before, touched)
+    if touched.runs:
+        with registered(
+            con, wanted_runs=pa.table({"run_id": pa.array(sorted(touched.runs), type=pa.string())})
+        ):
             con.execute(sql_text("renumber.sql"))
     _write_traces(con, changes)
     _write_drops(con, changes.drops)
     _write_segments(con, changes.segments, waiting)
-    forget_texts(con, dropped - used)
+    forget_texts(con, touched.keys - used)
     return calls, requests
 
 
@@ -113,98 +124,73 @@ def _write_contents(con: DuckDBPyConnection, contents: Contents, used: set[int])
             )
 
 
-def _replace_spans(con: DuckDBPyConnection, changes: Changes) -> set[int]:
-    dropped: set[int] = set()
-    old = changes.old_spans
-    if old:
-        gone = pa.table(
-            {
-                "trace_id": pa.array([row[0] for row in old], type=pa.string()),
-                "span_id": pa.array([row[1] for row in old], type=pa.string()),
-            }
-        )
-        starts = [row[2] for row in old]
-        with registered(con, old_spans=gone):
-            dropped = _keys(
-                con.execute(
-                    "DELETE FROM span_rows WHERE start_ns BETWEEN ? AND ?"
-                    " AND (trace_id, span_id) IN (SELECT (trace_id, span_id) FROM old_spans)"
-                    " RETURNING attribute_parts, event_parts",
-                    [min(starts), max(starts)],
-                ).fetchall()
-            )
+def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:
+    if changes.old_spans:
+        traces, spans, starts = zip(*changes.old_spans, strict=True)
+        gone = {"trace_id": pa.array(traces, type=pa.string()), "span_id": pa.array(spans, type=pa.string())}
+        with registered(con, old_spans=pa.table(gone)):
+            removed = con.execute(
+                "DELETE FROM span_rows WHERE start_ns BETWEEN ? AND ?"
+                " AND (trace_id, span_id) IN (SELECT (trace_id, span_id) FROM old_spans)"
+                " RETURNING attribute_parts, event_parts",
+                [min(starts), max(starts)],
+            ).fetchall()
+        touched.keys |= _keys(removed)
     _insert(con, "span_rows", SPAN_COLUMNS, changes.spans)
-    return dropped
 
 
-def _replace_logs(con: DuckDBPyConnection, changes: Changes) -> set[int]:
-    dropped: set[int] = set()
+def _replace_logs(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:
     if changes.old_logs:
-        gone = pa.table({"log_key": pa.array([key for key, _ in changes.old_logs], type=pa.int64())})
-        times = [time for _, time in changes.old_logs]
-        with registered(con, old_logs=gone):
-            dropped = _keys(
-                con.execute(
-                    "DELETE FROM log_rows WHERE time_ns BETWEEN ? AND ?"
-                    " AND log_key IN (SELECT log_key FROM old_logs) RETURNING attribute_parts, body_parts",
-                    [min(times), max(times)],
-                ).fetchall()
-            )
+        keys, times = zip(*changes.old_logs, strict=True)
+        with registered(con, old_logs=pa.table({"log_key": pa.array(keys, type=pa.int64())})):
+            removed = con.execute(
+                "DELETE FROM log_rows WHERE time_ns BETWEEN ? AND ?"
+                " AND log_key IN (SELECT log_key FROM old_logs) RETURNING attribute_parts, body_parts",
+                [min(times), max(times)],
+            ).fetchall()
+        touched.keys |= _keys(removed)
     _insert(con, "log_rows", LOG_COLUMNS, changes.logs)
-    return dropped
 
 
 def _replace_derived(
-    con: DuckDBPyConnection,
-    table: str,
-    columns: dict[str, pa.DataType],
-    rows: list[Row],
-    changes: Changes,
-    dropped: set[int],
-    runs: set[str],
+    con: DuckDBPyConnection, table: _Derived, rows: list[Row], before: list[TraceState], touched: _Touched
 ) -> int:
     """Make the derived rows of the traces be `rows`, leaving alone those that are right already."""
-    names = list(columns)
-    run_id, source = names.index("run_id"), names.index("run_source")
-    fresh = arrow_table(columns, rows)
-    if changes.derived_before:
-        # seq and turn of a run over several traces are counted afterwards; trace_seq and trace_turn tell the same.
-        compared = [name for name in names if name not in ("seq", "turn")]
+    columns = _DERIVED[table]
+    fresh: pa.Table = arrow_table(columns, rows)
+    if before:
+        # seq and turn of runs over several traces are counted afterwards, from trace_seq and trace_turn.
+        compared = [name for name in columns if name not in ("seq", "turn")]
         same = " AND ".join(f"n.{name} IS NOT DISTINCT FROM o.{name}" for name in compared)
-        before = [state.first_derived_ns or 0 for state in changes.derived_before]
-        after = [state.last_derived_ns or 0 for state in changes.derived_before]
-        kept = [name for name in names if name.endswith(("_parts", "_content"))]
-        with registered(
-            con,
-            new_rows=fresh,
-            wanted_traces=ids_table(state.trace_id for state in changes.derived_before),
-        ):
-            old = (
-                f"(SELECT rowid AS id, {', '.join(compared)} FROM {table}"  # noqa: S608
-                f" WHERE start_ns BETWEEN {min(before)} AND {max(after)}"
-                " AND trace_id IN (SELECT trace_id FROM wanted_traces))"
-            )
-            rest = con.execute(
+        old = (
+            f"(SELECT rowid AS id, {', '.join(compared)} FROM {table}"  # noqa: S608
+            f" WHERE start_ns BETWEEN {min(state.first_derived_ns or 0 for state in before)}"
+            f" AND {max(state.last_derived_ns or 0 for state in before)}"
+            " AND trace_id IN (SELECT trace_id FROM wanted_traces))"
+        )
+        keys = [name for name in columns if name.endswith(("_parts", "_content"))]
+        with registered(con, new_rows=fresh, wanted_traces=ids_table(state.trace_id for state in before)):
+            fresh = con.execute(
                 f"SELECT n.* FROM new_rows n ANTI JOIN {old} o ON {same}"  # noqa: S608
             ).to_arrow_table()
             removed = con.execute(
-                f"DELETE FROM {table} WHERE rowid IN (SELECT o.id FROM {old} o ANTI JOIN new_rows n ON {same})"  # noqa: S608
-                f" RETURNING run_id, run_source, {', '.join(kept)}"
+                f"DELETE FROM {table} WHERE rowid IN"  # noqa: S608
+                f" (SELECT o.id FROM {old} o ANTI JOIN new_rows n ON {same})"
+                f" RETURNING run_id, run_source, {', '.join(keys)}"
             ).fetchall()
-        runs.update(row[0] for row in removed if row[1] in _SPANNING)
-        dropped |= _keys(row[2:] for row in removed)
-        fresh = rest
-    runs.update(
-        row_run
-        for row_run, row_source in zip(
-            fresh.column(run_id).to_pylist(), fresh.column(source).to_pylist(), strict=True
-        )
-        if row_source in _SPANNING
-    )
-    _insert_arrow(con, table, names, fresh)
+        touched.runs.update(row[0] for row in removed if row[1] in _SPANNING)
+        touched.keys |= _keys(row[2:] for row in removed)
+    runs = zip(fresh.column("run_id").to_pylist(), fresh.column("run_source").to_pylist(), strict=True)
+    touched.runs.update(run for run, source in runs if source in _SPANNING)
+    _insert_arrow(con, table, list(columns), fresh)
     return fresh.num_rows
 
 
+_Derived = Literal["tool_call_rows", "llm_request_rows"]
+_DERIVED: dict[_Derived, dict[str, pa.DataType]] = {
+    "tool_call_rows": CALL_COLUMNS,
+    "llm_request_rows": REQUEST_COLUMNS,
+}
 _SPANNING = ("conversation", "mcp_session")  # run sources of runs that span traces
 
 
@@ -230,7 +216,8 @@ def _write_segments(con: DuckDBPyConnection, names: list[str], waiting: set[str]
     if names:
         with registered(con, new_segments=pa.table({"name": pa.array(names, type=pa.string())})):
             con.execute(
-                "INSERT INTO folded_segments SELECT name, (now() AT TIME ZONE 'UTC')::TIMESTAMP FROM new_segments"
+                "INSERT INTO folded_segments"
+                " SELECT name, (now() AT TIME ZONE 'UTC')::TIMESTAMP FROM new_segments"
             )
 
 
