@@ -23,26 +23,37 @@ def derive_trace(
     *,
     mcp_sessions: Container[str] = (),
 ) -> Derived:
-    """Tool calls and LLM requests of one trace, out of all its spans and log records.
+    """Tool calls and LLM requests of a trace, out of all its spans and log records, by start time.
 
     The result does not depend on the order of `spans`, and several versions of a span count
     as one. `mcp_sessions` are MCP session ids known to occur in other traces, too: a session
     that outlives one request is a run where nothing better is recorded. Never raises on
-    content; `seq` and `turn` count inside this trace.
+    content; `seq` and `turn` count inside the trace. Spans of several traces are derived trace by trace.
     """
     traces = {span.trace_id for span in spans}
     if len(traces) <= 1:
-        return _derive(spans, logs, mcp_sessions)
-    derived = Derived()
-    for trace_id in sorted(traces):
-        part = _derive(
-            [span for span in spans if span.trace_id == trace_id],
-            [log for log in logs if log.trace_id == trace_id],
-            mcp_sessions,
-        )
-        derived.tool_calls += part.tool_calls
-        derived.llm_requests += part.llm_requests
+        derived = _derive(spans, logs, mcp_sessions)
+    else:
+        derived = Derived()
+        for trace_id, (own_spans, own_logs) in _by_trace(spans, logs).items():
+            part = _derive(own_spans, own_logs, mcp_sessions)
+            derived.tool_calls += part.tool_calls
+            derived.llm_requests += part.llm_requests
+    derived.tool_calls.sort(key=lambda call: (call.start_ns, call.span_id, call.position))
+    derived.llm_requests.sort(key=lambda request: (request.start_ns, request.span_id))
     return derived
+
+
+def _by_trace(
+    spans: Iterable[SpanRecord], logs: Iterable[LogRecord]
+) -> dict[str, tuple[list[SpanRecord], list[LogRecord]]]:
+    traces: dict[str, tuple[list[SpanRecord], list[LogRecord]]] = {}
+    for span in spans:
+        traces.setdefault(span.trace_id, ([], []))[0].append(span)
+    for log in logs:
+        if log.trace_id in traces:
+            traces[log.trace_id][1].append(log)
+    return traces
 
 
 def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions: Container[str]) -> Derived:
@@ -73,8 +84,6 @@ def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions
         [_llm_request(draft, turns.get(draft.node.span.span_id)) for draft in request_drafts],
     )
     _number(derived.tool_calls)
-    derived.tool_calls.sort(key=lambda call: (call.start_ns, call.span_id, call.position))
-    derived.llm_requests.sort(key=lambda request: (request.start_ns, request.span_id))
     return derived
 
 
@@ -89,7 +98,7 @@ def _join(calls: list[CallDraft], requests: list[RequestDraft]) -> dict[str, int
                 span.span_id,
                 span.start_ns,
                 span.end_ns or span.start_ns,
-                answered=not draft.failed,
+                answered=draft.answered,
                 input=messages.input,
                 output=messages.output,
             )

@@ -174,6 +174,12 @@ _STATUS_OF_NAME = (
     ("invalid_request_error", 400),
     ("INVALID_ARGUMENT", 400),
     ("ModelRequestRejectedError", 400),
+    # Providers' own words about calls and results that do not fit together: always a 400.
+    ("Duplicate value for 'tool_call_id'", 400),
+    ("`tool_use` ids must be unique", 400),
+    ("must be followed by tool messages responding to", 400),
+    ("No tool output found for function call", 400),
+    ("unexpected `tool_use_id` found in `tool_result`", 400),
     ("AuthenticationError", 401),
     ("PermissionDeniedError", 403),
     ("NotFoundError", 404),

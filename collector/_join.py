@@ -259,12 +259,22 @@ def _find_back(
 
 
 def _find_back_result(messages: list[str], facts: _Facts, skip: int, call: JoinedCall) -> Responded | None:
-    """The last result with the call's id (of the tool's name, where there are no ids) but `skip`."""
+    """The last result with the call's id (of the tool's name, where there are no ids) but `skip`.
+
+    Ids recur, so a result that stands before the request for the call is that of another one.
+    """
+    skip_requests = skip
+    wanted, name = call.call_id, call.name
     for text in messages[: -_MAX_BACK - 1 : -1]:
-        for result in reversed(facts(text).results):
-            same = result.call_id == call.call_id if call.call_id is not None else result.name == call.name
-            if same and (call.call_id is not None or result.call_id is None):
+        found = facts(text)
+        for result in reversed(found.results):
+            if result.call_id == wanted and (wanted is not None or result.name == name):
                 if not skip:
                     return result
                 skip -= 1
+        for requested in reversed(found.calls):
+            if requested.call_id == wanted and (wanted is not None or requested.name == name):
+                if not skip_requests:
+                    return None
+                skip_requests -= 1
     return None

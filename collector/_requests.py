@@ -42,6 +42,11 @@ class RequestDraft:
     def failed(self) -> bool:
         return self.failure.failed is True
 
+    @property
+    def answered(self) -> bool:
+        """Does it count as a turn of the run?"""
+        return self.failure.failed is not True and not self.node.frame
+
     def tells(self) -> bool:
         """Are there messages or usage, so that this is the request itself and no frame around it?"""
         return (
@@ -130,12 +135,17 @@ def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageR
     own_logs = logs.get(span.span_id, ())
     messages = reader.read(span, own_logs)
     failure = failure_of(span, own_logs)
-    if failure.failed is not True and failure.error_type is not None and messages.output is None:
-        failure.failed = True  # an exception event and no answer, whatever the status says
+    if failure.failed is not True and failure.error_type is not None:
+        # An exception event: of a request without an answer, whatever the status says. What is
+        # recorded on a span around several requests is the answer before.
+        refused = http_status_in(failure.error_type, None) is not None
+        failure.failed = True if (refused if node.frame else messages.output is None) else failure.failed
     if failure.http_status is not None and failure.http_status >= 400:
         failure.failed = True
     if failure.failed is True and failure.http_status is None:
         failure.http_status = http_status_in(failure.error_type, failure.text)
+    if failure.failed is True and (node.frame or _says_nothing(messages.output)):
+        messages.output = None
     usage = _usage(attributes)
     return RequestDraft(
         node=node,
@@ -150,6 +160,13 @@ def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageR
         dialect=dialect_of(span),
         agent_name=first_text(attributes, Keys.agent) or node.agent_name,
         service_name=as_text(span.resource.get("service.name")),
+    )
+
+
+def _says_nothing(output: Sequence[str] | None) -> bool:
+    """Some instrumentations write an answer without content where none came."""
+    return output is not None and all(
+        len(text) < 40 and load(text) == {"role": "assistant"} for text in output
     )
 
 

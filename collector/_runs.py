@@ -53,6 +53,8 @@ def assign_scopes(nodes: Sequence[Node], tool_name: Any) -> None:
         elif kind is Kind.TOOL:
             node.name = tool_name(node)
             node.call = node.tool = node
+            if parent is not None and parent.llm is not None:
+                parent.llm.frame = True
             if parent is not None and parent.call is not None and _same_tool(parent.call, node):
                 node.call = parent.call
                 node.inside = parent.tool

@@ -25,6 +25,7 @@ class Node:
         "call",
         "conversation",
         "direct",
+        "frame",
         "inside",
         "kind",
         "llm",
@@ -47,6 +48,7 @@ class Node:
         self.call: Node | None = None  # outermost span of the tool call this span is part of
         self.tool: Node | None = None  # nearest tool span of that call, this span included
         self.llm: Node | None = None  # nearest LLM span of the request this span is part of
+        self.frame = False  # an LLM span around tool calls, so around several requests
         # For a tool or LLM span: the next span outside it that may be the same call or request.
         self.inside: Node | None = None
         self.name = ""  # of the tool, for tool spans
