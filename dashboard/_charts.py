@@ -139,6 +139,8 @@ def threshold_map(
         y=blocks,
         z=grid,
         colorscale=[[0, "rgba(76,120,221,0.05)"], [1, "rgba(76,120,221,0.60)"]],
+        zmin=0,
+        zmax=max([1, *cells.values()]),
         showscale=False,
         xgap=2,
         ygap=2,

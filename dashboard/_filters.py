@@ -88,7 +88,8 @@ def _date(ns: int | None) -> date | None:
 
 
 def _popover(options: FilterOptions) -> None:
-    chosen = sum(len(st.session_state.get(facet) or ()) for facet, _ in _FACETS)
+    state, url = st.session_state, st.query_params  # a first visit by link has no state yet
+    chosen = sum(len(state[facet] if facet in state else url.get_all(facet)) for facet, _ in _FACETS)
     label = f"Filter ({chosen})" if chosen else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="filter_popover", width="content"):
         for facet, field in _FACETS:

@@ -82,6 +82,8 @@ def streamlit_options() -> dict[str, Any]:
     options: dict[str, Any] = {
         "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",
+        # A knob has the saved policy as its default and is moved by its neighbour's callback: both are meant.
+        "global.disableWidgetStateDuplicationWarning": True,
         "client.showErrorDetails": "none",
         "client.showErrorLinks": False,
         "runner.magicEnabled": False,

@@ -49,10 +49,13 @@ def draw(view: View, saved: _policy.Saved) -> None:
         ask.release()
     with top:
         _ui.sentence(_said(draft, now, before, saved))
+        if _ui.unjudged(now.coverage):
+            _ui.coverage_note(now.coverage)
     with right:
         _effect(now, before, draft == saved.policy)
         _map(grid, draft, saved.policy)
-    _ui.coverage_note(now.coverage)
+    if not _ui.unjudged(now.coverage):
+        _ui.coverage_note(now.coverage)
     _changes(changed, incidents, draft == saved.policy)
     _take_away(draft, saved)
 
@@ -167,6 +170,9 @@ def _reset() -> None:
 
 def _said(draft: GuardPolicy, now: ReplayResult, before: ReplayResult, saved: _policy.Saved) -> str:
     totals = now.totals
+    nothing = _ui.unjudged(now.coverage)
+    if nothing:
+        return nothing
     text = (
         f"With {_policy.name(draft)} the guard would have spoken up in {totals.runs_nudged:,} of "
         f"{count(totals.runs, 'run')} and ended {totals.runs_blocked:,}: "
@@ -177,7 +183,15 @@ def _said(draft: GuardPolicy, now: ReplayResult, before: ReplayResult, saved: _p
         return f"{text} This is the {name}."
     ended = totals.runs_blocked - before.totals.runs_blocked
     lost = totals.calls_lost - before.totals.calls_lost
-    return f"{text} Against the {name}: {ended:+,} runs ended, {lost:+,} useful calls lost."
+    if not ended and not lost:
+        return f"{text} The {name} ends as many runs and loses as many calls."
+    return f"{text} Against the {name}: {_more(ended, 'run')} ended, {_more(lost, 'useful call')} lost."
+
+
+def _more(number: int, what: str) -> str:
+    if not number:
+        return f"as many {what}s"
+    return f"{count(abs(number), what)} {'more' if number > 0 else 'fewer'}"
 
 
 def _effect(now: ReplayResult, before: ReplayResult, same: bool) -> None:

@@ -22,12 +22,14 @@ __all__ = [
     "figure",
     "figures",
     "guarded",
+    "judged",
     "legend",
     "problem",
     "section",
     "sentence",
     "table",
     "text_box",
+    "unjudged",
     "verdict_column",
 ]
 
@@ -87,8 +89,22 @@ def covers(coverage: Coverage) -> str:
     """What a count of repeats could be counted over: empty where everything was recorded."""
     if coverage.whole:
         return ""
-    missing = max(coverage.calls_without_arguments, coverage.calls_without_result)
-    return f"of {coverage.calls - missing:,} of {count(coverage.calls, 'call')} with recorded content"
+    return f"of {judged(coverage):,} of {count(coverage.calls, 'call')} with recorded content"
+
+
+def unjudged(coverage: Coverage) -> str | None:
+    """The sentence of a page where no call could be judged; None where some could."""
+    if not coverage.calls or judged(coverage):
+        return None
+    return (
+        f"None of {count(coverage.calls, 'call')} can be judged: their arguments or results were not recorded. "
+        "The note below names the setting that records them."
+    )
+
+
+def judged(coverage: Coverage) -> int:
+    """Finished calls with arguments and a result."""
+    return coverage.calls - max(coverage.calls_without_arguments, coverage.calls_without_result)
 
 
 def coverage_note(coverage: Coverage) -> None:
@@ -96,9 +112,8 @@ def coverage_note(coverage: Coverage) -> None:
     lacking = [part for part in coverage.dialects if part.hint]
     if coverage.whole and not lacking and not coverage.calls_not_ended:
         return
-    judged = coverage.calls - max(coverage.calls_without_arguments, coverage.calls_without_result)
-    title = f"The guard could judge {judged:,} of {count(coverage.calls, 'finished call')}"
-    with st.expander(title, icon=":material/info:", expanded=judged == 0, key="coverage_note"):
+    title = f"The guard could judge {judged(coverage):,} of {count(coverage.calls, 'finished call')}"
+    with st.expander(title, icon=":material/info:", expanded=not judged(coverage), key="coverage_note"):
         parts = [
             (coverage.calls_without_arguments, "without recorded arguments"),
             (coverage.calls_without_result, "without a recorded result"),

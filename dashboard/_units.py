@@ -56,14 +56,14 @@ def duration(ns: int | float | None) -> str:
 
 
 def ago(ns: int | None, now: int) -> str:
-    """ "just now", "4 min ago", "3 d ago"; the date where it is older than 30 days."""
+    """ "just now", "4 min ago", "3 d ago"; the day where it is older than 30 days."""
     if ns is None:
         return "unknown"
     passed = (now - ns) / _SECOND
     if passed < 5:
         return "just now"
     if passed > 30 * 86400:
-        return f"on {day(ns)}"
+        return day(ns)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         if passed >= length:
             return f"{int(passed // length)} {unit} ago"

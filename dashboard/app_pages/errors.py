@@ -131,7 +131,7 @@ def _not_counted(seen: ErrorBreakdown) -> None:
     rows = pd.DataFrame(
         {
             "calls": [reason.calls for reason in seen.not_counted],
-            "share": [reason.calls / seen.calls for reason in seen.not_counted],
+            "share": [100 * reason.calls / seen.calls for reason in seen.not_counted],
             "reason": [_REASONS.get(reason.reason, reason.reason.replace("_", " ")) for reason in seen.not_counted],
             "explanation": [plain(reason.explanation, 300) for reason in seen.not_counted],
         }
@@ -143,7 +143,7 @@ def _not_counted(seen: ErrorBreakdown) -> None:
         height="content",
         columns={
             "calls": st.column_config.NumberColumn("Calls", width=80),
-            "share": st.column_config.NumberColumn("Of all", format="percent", width=80),
+            "share": st.column_config.NumberColumn("Of all", format="%.0f %%", width=80),
             "reason": st.column_config.TextColumn("Reason", width=230),
             "explanation": st.column_config.TextColumn("What it means", width=560),
         },

@@ -40,8 +40,8 @@ def main() -> None:
 def _said(seen: Coverage, last: int | None, waiting: int, refused: int, now: int) -> str:
     if last is None:
         return "Nothing has arrived yet. Choose a way to send traces below and copy it."
-    parts = [f"Data is arriving: the newest is from {ago(last, now)}" if now - last < 60e9 * 10 else
-             f"The newest data is from {ago(last, now)}"]
+    fresh = now - last < 10 * 60 * 1_000_000_000
+    parts = [f"Data is arriving, the newest {ago(last, now)}" if fresh else f"The newest data is from {ago(last, now)}"]
     if waiting:
         parts.append(f"{count(waiting, 'segment')} waiting to be folded")
     parts.append(f"{refused:,} in quarantine" if refused else "nothing in quarantine")
@@ -121,6 +121,7 @@ def _dialects(seen: Coverage) -> None:
             "hint": st.column_config.TextColumn("Setting that records them", width=460),
         },
     )
+    _ui.coverage_note(seen)
 
 
 def _share(part: int, whole: int) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 from loopscope.dashboard import _charts, _data, _filters, _incident, _incident_table, _policy, _snippets, _ui
-from loopscope.dashboard._text import count, plain, times
+from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._theme import KIND_NAMES
-from loopscope.dashboard._units import duration, tokens
+from loopscope.dashboard._units import duration
 from loopscope.guard import NotFoundError
 from loopscope.replay import Incident
 
@@ -37,7 +37,7 @@ def _all() -> None:
         ask.release()
     if not found:
         if seen.totals.calls:
-            _ui.sentence(f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}.")
+            _ui.sentence(_ui.unjudged(seen.coverage) or f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}.")
             st.caption(
                 "An incident is a call made three times with an equal result, a cycle of such calls, an error that "
                 "came back three times, or equal calls requested at once."
@@ -116,5 +116,4 @@ def _take_away() -> None:
         _incident.downloads(None, saved.policy, view.filters)
 
 
-_ = (times, tokens)
 main()
