@@ -170,7 +170,7 @@ def _replace_derived(
         )
         keys = [name for name in columns if name.endswith(("_parts", "_content"))]
         with registered(con, new_rows=fresh, wanted_traces=ids_table(state.trace_id for state in before)):
-            fresh = con.execute(
+            fresh = con.sql(
                 f"SELECT n.* FROM new_rows n ANTI JOIN {old} o ON {same}"  # noqa: S608
             ).to_arrow_table()
             removed = con.execute(

@@ -59,6 +59,7 @@ def json_values(read: Callable[[int], bytes]) -> Iterator[JsonValue]:
             alone += 1
             line = text.line
             value, size = text.value()
+            text.note_layout(line)
             yield JsonValue(value, line, None, alone, size)
 
 
@@ -97,6 +98,7 @@ class _Text:
         self._bytes = 0
         self._decoder: codecs.IncrementalDecoder | None = None
         self._json = json.JSONDecoder()
+        self._by_line = False
         self.line = 1
 
     def peek(self) -> str:
@@ -124,6 +126,7 @@ class _Text:
             except RecursionError:
                 raise FormatError("nested too deeply to be read", where=f"line {self.line}") from None
             except json.JSONDecodeError as error:
+                self._check_line(start)
                 unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _NEAR_END
                 if unfinished and self._grow():
                     continue
@@ -134,6 +137,25 @@ class _Text:
                 continue  # a number that may go on
             self._advance(end)
             return value, end - start
+
+    def note_layout(self, begun: int) -> None:
+        """Called after a value that stands alone: one that has its line for itself makes this JSON lines."""
+        rest = self._text[self._at : self._at + 2]
+        self._by_line = self._by_line or (begun == self.line and rest.startswith(("\n", "\r\n")))
+
+    def _check_line(self, start: int) -> None:
+        """In JSON lines a value that is not whole at the end of its line is cut off there.
+
+        Without this the next line could be taken for its continuation. A line of a bracket or two begins
+        a value that is printed over several lines.
+        """
+        end = self._text.find("\n", start)
+        if self._by_line and end >= 0 and len(self._text[start:end].rstrip()) > 2:
+            raise FormatError(
+                "not valid JSON: the line is cut off or damaged",
+                where=f"line {self.line}",
+                hint="mend or remove it and import again",
+            )
 
     def _grow(self) -> bool:
         held = len(self._text) - self._at

@@ -37,6 +37,10 @@ def test_json_lines_know_their_line():
     ]
 
 
+def test_a_printed_object_may_follow_a_line():
+    assert values(b'{"a": 1}\n{\n "b": [\n]\n}\n{"c": 2}') == [{"a": 1}, {"b": []}, {"c": 2}]
+
+
 def test_objects_back_to_back_and_pretty_printed():
     data = json.dumps({"a": [1, 2]}, indent=2) + json.dumps({"b": "x\ny"}, indent=2)
     assert values(data.encode()) == [{"a": [1, 2]}, {"b": "x\ny"}]
@@ -60,13 +64,15 @@ def test_byte_order_marks_are_read():
 @pytest.mark.parametrize(
     ("data", "where", "what"),
     [
-        (b'{"a": 1}\n{"a": 2\n{"a": 3}\n', "line 3", "in the value that begins on line 2"),
-        (b'{"a": 1}\n{"a": "cut\n{"a": 3}\n', "line 2", "not valid JSON"),
+        (b'{"a": 1}\n{"a": 2\n{"a": 3}\n', "line 2", "the line is cut off or damaged"),
+        (b'{"a": 1}\r\n{"a": "cut\n{"a": 3}\n', "line 2", "the line is cut off or damaged"),
+        (b'{"a": 1}\n{"a":\n{"a": 3}\n{"a": 4}', "line 2", "the line is cut off or damaged"),
+        (b'{"a": 1}\n{\n"a": "cut\n}\n', "line 3", "in the value that begins on line 2"),
         (b'{"a": 1}\n{"a": tru', "at the end of the file", "cut off in the value that begins on line 2"),
         (b'{"a": 1}\n{"a": "cut', "at the end of the file", "cut off in the value that begins on line 2"),
         (b'{"a": 1}\n{"a": "\\u12', "at the end of the file", "cut off in the value that begins on line 2"),
         (b'{"a": 1}\n{"a": "\\u12"}', "line 2", "not valid JSON"),
-        (b'{"a": 1}\n{"a": [1, 2,\n', "at the end of the file", "cut off in the value that begins on line 2"),
+        (b'{"a": 1} {"a": [1, 2,\n', "at the end of the file", "cut off in the value that begins on line 1"),
         (b'\n[{"a": 1},\n', "at the end of the file", "cut off in a list that begins on line 2"),
         (b'[{"a": 1}\n{"a": 2}]', "line 2", "expected ',' or ']' in a list, found '{'"),
         (b'{"a": 1}\n{"a": "\xff"}', "near byte", "not UTF-8"),

@@ -198,7 +198,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         CUT_GZIP,
         "the gzip file is cut off",
     ),
-    "middle.jsonl": (f"{GOOD_LINE}\n{GOOD_LINE[:80]}\n{GOOD_LINE}\n".encode(), "line 3: not valid JSON"),
+    "middle.jsonl": (f"{GOOD_LINE}\n{GOOD_LINE[:80]}\n{GOOD_LINE}\n".encode(), "line 2: not valid JSON"),
     "end.jsonl": (f"{GOOD_LINE}\n{GOOD_LINE[:80]}".encode(), "cut off in the value that begins on line 2"),
     "other.json": (b'{"rows": [1]}', "neither OTLP nor a chat transcript (an object with the keys 'rows')"),
     "mixed.jsonl": (f"{GOOD_LINE}\n{json.dumps({'messages': LOG})}".encode(), "line 2: not an OTLP request"),
