@@ -37,7 +37,7 @@ def replay(
     policy: PolicyFile = None,
     nudge: Nudge = None,
     block: Block = None,
-    format: FormatOption = Format.TABLE,  # noqa: A002
+    format: FormatOption = Format.TABLE,
 ) -> None:
     """Re-run the duplicate-call guard over the recorded calls and count what it would have done."""
     from .. import replay as engine
@@ -106,7 +106,7 @@ def sweep(
     nudge: Annotated[str, typer.Option(help="Nudge thresholds, first:last, both included.")] = "2:8",
     block: Annotated[str, typer.Option(help="Block thresholds, first:last, both included.")] = "3:12",
     policy: PolicyFile = None,
-    format: FormatOption = Format.TABLE,  # noqa: A002
+    format: FormatOption = Format.TABLE,
 ) -> None:
     """Totals for every pair of thresholds; pairs with nudge ≥ block are left out."""
     from .. import replay as engine
@@ -151,7 +151,7 @@ def incidents(
     kind: Annotated[
         str | None, typer.Option(help="Only one kind: loop, cycle, retry_storm, same_error or twins.")
     ] = None,
-    format: FormatOption = Format.TABLE,  # noqa: A002
+    format: FormatOption = Format.TABLE,
 ) -> None:
     """List the incidents, worst first: where agents went round in circles, whatever the thresholds."""
     from .. import replay as engine
@@ -182,24 +182,28 @@ def incidents(
         "sample_arguments": "arguments",
     }
     json_rows = [
-        {k: v for k, v in row.items() if k not in ("short_key", "who", "seconds", "how_it_ended")} for row in rows
+        {k: v for k, v in row.items() if k not in ("short_key", "who", "seconds", "how_it_ended")}
+        for row in rows
     ]
     _print_rows(
         rows,
         format,
         columns,
         json_value={"schema_version": engine.SCHEMA_VERSION, "incidents": json_rows},
-        empty="No incidents: no call was repeated three times with an equal result. `loopscope replay` says what that covers.",
+        empty="No incidents: nothing was repeated three times. `loopscope replay` says what that covers.",
         csv_rows=json_rows,
     )
     if rows and format is Format.TABLE:
-        console().print(f"\nA report of one: loopscope report --incident {rows[0]['short_key']} --db {db} -o report.html", style="dim")
+        console().print(
+            f"\nA report of one: loopscope report --incident {rows[0]['short_key']} --db {db} -o report.html",
+            style="dim",
+        )
 
 
 def errors(
     db: Db,
     policy: PolicyFile = None,
-    format: FormatOption = Format.TABLE,  # noqa: A002
+    format: FormatOption = Format.TABLE,
 ) -> None:
     """What fails, how, and whether the guard counts it: failed calls by tool and kind."""
     from .. import replay as engine
@@ -210,14 +214,26 @@ def errors(
     _print_rows(
         rows,
         format,
-        {"tool_name": "tool", "error_kind": "kind", "outcome": "outcome", "calls": "calls", "counted": "counted by the guard"},
+        {
+            "tool_name": "tool",
+            "error_kind": "kind",
+            "outcome": "outcome",
+            "calls": "calls",
+            "counted": "counted by the guard",
+        },
         json_value=result,
         empty="No failed calls.",
-        title=f"{result['failed']:,} of {result['calls']:,} finished calls failed; the guard counts {result['counted']:,} of them",
+        title=f"{result['failed']:,} of {result['calls']:,} finished calls failed; "
+        f"the guard counts {result['counted']:,} of them",
     )
     if rows and format is Format.TABLE:
         print_table(
-            {"calls": "calls", "tool_name": "tool", "error_kind": "kind", "text": "text, volatile parts masked"},
+            {
+                "calls": "calls",
+                "tool_name": "tool",
+                "error_kind": "kind",
+                "text": "text, volatile parts masked",
+            },
             result["groups"][:20],
             width=90,
         )
@@ -226,7 +242,7 @@ def errors(
 
 def _print_rows(
     rows: list[dict[str, Any]],
-    format: Format,  # noqa: A002
+    format: Format,
     columns: Mapping[str, str],
     *,
     json_value: object,

@@ -49,7 +49,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: bool = typer.Option(  # noqa: ARG001
+    version: bool = typer.Option(
         False, "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
     ),
 ) -> None:

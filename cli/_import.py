@@ -34,9 +34,11 @@ _SKIPS_SHOWN = 5
 
 
 def import_(
-    paths: Annotated[list[Path], typer.Argument(help="Files, and folders to search for trace files.", metavar="PATH...")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files, and folders to search for trace files.", metavar="PATH...")
+    ],
     db: Db,
-    format: Annotated[  # noqa: A002
+    format: Annotated[
         str,
         typer.Option(
             help="What the files are: auto, otlp-json, otlp-proto, openai-chat, tau-bench or tau2-bench.",
@@ -56,7 +58,8 @@ def import_(
 ) -> None:
     """Import OTLP files and chat transcripts; importing again changes nothing.
 
-    A file comes in whole or not at all. One that cannot be imported does not keep the others out, and makes the exit code 2.
+    A file comes in whole or not at all. One that cannot be imported does not keep the others out;
+    the exit code is then 2.
     """
     if not import_and_show(db, paths, format=format, content=content, as_json=as_json):
         raise typer.Exit(2)
@@ -66,7 +69,7 @@ def import_and_show(
     db: Path,
     paths: Sequence[Path],
     *,
-    format: str = "auto",  # noqa: A002
+    format: str = "auto",
     content: bool | None = None,
     as_json: bool = False,
 ) -> bool:
@@ -84,7 +87,7 @@ def import_and_show(
     return report.ok
 
 
-def _import_with_progress(db: Path, paths: Sequence[Path], format: str, content: bool | None) -> ImportReport:  # noqa: A002
+def _import_with_progress(db: Path, paths: Sequence[Path], format: str, content: bool | None) -> ImportReport:
     from ..collector import import_paths
 
     bar = Progress(
@@ -113,14 +116,15 @@ def _show(db: Path, report: ImportReport) -> None:
         for where, why in file.skipped[:_SKIPS_SHOWN]:
             out.print(f"skipped: {one_line(file.path.name)}: {one_line(where)}: {one_line(why)}")
         if len(file.skipped) > _SKIPS_SHOWN:
-            out.print(f"skipped: {one_line(file.path.name)}: {len(file.skipped) - _SKIPS_SHOWN:,} more (--json lists them)")
+            more = len(file.skipped) - _SKIPS_SHOWN
+            out.print(f"skipped: {one_line(file.path.name)}: {more:,} more (--json lists them)")
     if report.skipped:
-        out.print(f"{len(report.skipped):,} files of the folders hold no trace and were left out (--json lists them)")
+        out.print(f"{len(report.skipped):,} files in the folders hold no trace: left out (--json lists them)")
     totals = report.totals
     if rows:
         out.print(
-            f"{totals.runs:,} runs, {totals.calls:,} calls, {totals.requests:,} LLM requests in {len(rows):,} "
-            f"{'file' if len(rows) == 1 else 'files'}; database: {db}"
+            f"{totals.runs:,} runs, {totals.calls:,} calls, {totals.requests:,} LLM requests "
+            f"in {len(rows):,} {'file' if len(rows) == 1 else 'files'}; database: {db}"
         )
 
 

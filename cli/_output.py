@@ -67,7 +67,11 @@ def _csv_cell(value: object) -> object:
 
 
 def print_table(
-    columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], *, title: str | None = None, width: int = 60
+    columns: Mapping[str, str],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    title: str | None = None,
+    width: int = 60,
 ) -> None:
     """Rows as a table. `columns` maps a key of the rows to its heading; numbers stand to the right."""
     rows = list(rows)

@@ -16,14 +16,20 @@ __all__ = ["query"]
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help='One statement, e.g. "SELECT tool_name, count(*) FROM tool_calls GROUP BY 1".')],
+    sql: Annotated[
+        str,
+        typer.Argument(help='One statement, e.g. "SELECT tool_name, count(*) FROM tool_calls GROUP BY 1".'),
+    ],
     db: Db,
-    format: FormatOption = Format.TABLE,  # noqa: A002
+    format: FormatOption = Format.TABLE,
     limit: Annotated[
         int, typer.Option(min=0, help="Most rows to print; 0 prints all. A cut is said on stderr.")
     ] = 1000,
 ) -> None:
-    """Run SQL on the store, read-only, while agents and the dashboard use it. docs/store.md has the schema."""
+    """Run SQL on the store, read-only, while agents and the dashboard use it.
+
+    docs/store.md has the schema.
+    """
     columns, rows, more = _run(db, sql, limit)
     records = [dict(zip(columns, row, strict=True)) for row in rows]
     if format is Format.JSON:

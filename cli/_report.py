@@ -19,14 +19,23 @@ def report(
     db: Db,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write; its ending chooses the format: .md, .html, .json or .csv."),
+        typer.Option(
+            "-o", "--output", help="File to write; its ending chooses the format: .md, .html, .json or .csv."
+        ),
     ] = None,
     incident: Annotated[
-        str | None, typer.Option(help="Key of one incident, or its first 6 characters or more. All incidents without it.")
+        str | None,
+        typer.Option(
+            help="Key of one incident, or its first 6 characters or more. All incidents without it."
+        ),
     ] = None,
     policy: PolicyFile = None,
-    nudge: Annotated[str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")] = None,
-    block: Annotated[str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")] = None,
+    nudge: Annotated[
+        str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")
+    ] = None,
 ) -> None:
     """Write an incident report. Without -o it is printed as Markdown."""
     from .. import replay as engine

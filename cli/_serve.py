@@ -11,9 +11,16 @@ from ._options import Db
 
 __all__ = ["Host", "Port", "ReceiverPort", "run", "serve"]
 
-Host = Annotated[str, typer.Option(help="Address to listen on. Anything but a loopback address opens your traces to the network.")]
+Host = Annotated[
+    str,
+    typer.Option(
+        help="Address to listen on. Anything but a loopback address opens your traces to the network."
+    ),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")]
-ReceiverPort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the OTLP/HTTP receiver; 0 takes a free one.")]
+ReceiverPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port of the OTLP/HTTP receiver; 0 takes a free one.")
+]
 
 
 def serve(
@@ -21,7 +28,9 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8501,
     otlp_http_port: ReceiverPort = 4318,
-    dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", help="With or without the pages.")] = True,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard/--no-dashboard", help="With or without the pages.")
+    ] = True,
 ) -> None:
     """Run the dashboard and the OTLP/HTTP receiver on one database."""
     run(db, host=host, port=port, otlp_http_port=otlp_http_port, dashboard=dashboard)
