@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from loopscope.collector.importers import _files
 from loopscope.collector.importers._detect import classify, container_of
 from loopscope.collector.importers._files import ByteSource, find_files

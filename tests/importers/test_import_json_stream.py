@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from loopscope.collector.importers import _json_stream
 from loopscope.collector.importers._json_stream import json_values
 from loopscope.collector.importers._report import FormatError

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from importing import Message, answer, asks, says
+from test_import_otlp import log_request, trace_request
+
 from loopscope.collector import Spool, Store, import_paths, traces_json_to_protobuf
 from loopscope.collector.importers import FileReport, ImportReport
 from loopscope.guard import ImportFileError, LoopscopeError, StoreError
-from test_import_otlp import log_request, trace_request
 
 LOG: list[Message] = [
     says("user", "Where is my order?"),

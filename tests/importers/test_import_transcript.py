@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from importing import Message, answer, asks, calls, kind, one, says, spans_of
+
 from loopscope.collector import SpanRecord
 from loopscope.collector.importers._clock import SYNTHETIC_BASE_NS, parse_time
 
