@@ -29,6 +29,7 @@ UNCLAIMED_AFTER = 5.0  # seconds after which nobody seems to fold
 _MIN_PAUSE = 1.0  # between two folds by one agent, however often it flushes
 _LOOK_EVERY = 1.0  # while segments wait
 _RETRY_EVERY = 0.05  # at exit, while another process folds
+_ROUND_SECONDS = 10.0  # more than a round of a fold takes, short of a disk that hangs
 
 
 class AgentFold:
@@ -45,6 +46,7 @@ class AgentFold:
         self._mine: deque[tuple[float, Path]] = deque()  # (monotonic time of writing, segment)
         self._asked = False
         self._closed = False
+        self._ending = False
         self._folding = threading.Lock()
         self._folder: Folder | None = None
         self._deadline = 0.0
@@ -74,11 +76,21 @@ class AgentFold:
         self._wake.set()
 
     def finish(self, seconds: float) -> int:
-        """Fold until no segment of this process is left, `seconds` at most; how many are left.
+        """Fold until no segment of this process is left, for about `seconds`; how many are left.
 
-        Usable again afterwards: spans may still come after an exit handler ran.
+        From here on nothing is folded in the background: a thread that is inside of DuckDB when the
+        interpreter ends takes the process down with it (the unwinding of its stack ends in abort()).
+        Call it again where spans came later.
         """
-        deadline = time.monotonic() + seconds
+        self._ending = True
+        try:
+            return self._finish(time.monotonic() + seconds)
+        finally:
+            self._deadline = 0.0  # a fold that is under way ends after its present round
+            if self._folding.acquire(timeout=_ROUND_SECONDS):
+                self._folding.release()
+
+    def _finish(self, deadline: float) -> int:
         trouble = ""
         while self._left() or self._unsettled:
             remaining = deadline - time.monotonic()
@@ -123,7 +135,7 @@ class AgentFold:
                 self._next_try = time.monotonic() + UNCLAIMED_AFTER
 
     def _look(self) -> None:
-        if self._closed or not self._left():
+        if self._ending or not self._left():
             return
         now = time.monotonic()
         with self._lock:
@@ -141,6 +153,8 @@ class AgentFold:
         if not self._folding.acquire(timeout=seconds):
             return
         try:
+            if self._ending and not settle:
+                return
             if self._folder is None:
                 store = Store(self._db_path)
                 self._folder = Folder(store, role="agent", stop=lambda: time.monotonic() > self._deadline)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from ..collector import Folder, Store, otlp_app
+from ..collector._lease import turnstile
 from ..guard import LoopscopeError, StoreBusyError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def serve(
         stop.wait()
         for server in servers:  # all at once; leaving the block then waits for each
             server.should_exit = True
+    _leave_duckdb(db_path)
     return 0
 
 
@@ -257,6 +259,22 @@ def _folding(db_path: Path) -> Iterator[None]:
         deadline = time.monotonic() + _LAST_FOLD_SECONDS
         end.set()
         thread.join(_LAST_FOLD_SECONDS + 0.5)
+
+
+def _leave_duckdb(db_path: Path) -> None:
+    """Wait until no thread is inside of DuckDB; failing that, end the process here and now.
+
+    A page's query may still run. When the interpreter ends, it unwinds the stacks of such threads, and
+    through DuckDB's that ends in abort(). Nothing is lost by leaving: writes are transactions.
+    """
+    gate = turnstile(db_path)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while gate.inside:
+        if time.monotonic() > deadline and threading.current_thread() is threading.main_thread():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        time.sleep(0.01)
 
 
 @contextmanager

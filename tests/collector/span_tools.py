@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from loopscope.collector import SpanRecord, Spool, decode_logs, decode_traces, read_segment
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+
+from loopscope.collector import SpanRecord, Spool, decode_logs, decode_traces, read_segment
 
 
 class Collecting(SpanProcessor):

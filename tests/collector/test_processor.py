@@ -6,11 +6,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from loopscope.collector import DuckDBSpanProcessor, Spool
-from loopscope.guard import SpoolError
 from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from span_tools import call, dropped, provider, spooled
+
+from loopscope.collector import DuckDBSpanProcessor, Spool
+from loopscope.guard import SpoolError
 
 # Nothing is written before it is asked for: no test waits for a clock.
 LAZY = {"first_delay": 3600.0, "delay": 3600.0}
@@ -24,7 +25,7 @@ def db(tmp_path):
 @pytest.fixture(autouse=True)
 def _no_folding(monkeypatch):
     """Segments stay in the spool to be looked at."""
-    monkeypatch.setattr("loopscope.collector._agent_fold.AgentFold._fold", lambda *_: None)
+    monkeypatch.setattr("loopscope.collector._agent_fold.AgentFold._fold", lambda *_, **__: None)
     monkeypatch.setattr("loopscope.collector._agent_fold.AgentFold.finish", lambda *_: 0)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopscope.collector import decode_traces
-from loopscope.collector._sdk_encode import encode_request, encode_span
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
@@ -14,6 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 from span_tools import Collecting, provider
+
+from loopscope.collector import decode_traces
+from loopscope.collector._sdk_encode import encode_request, encode_span
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 _scalars = st.one_of(

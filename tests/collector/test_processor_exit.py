@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+
 from loopscope.collector import Spool, Store, fold
 
 AGENT = """
@@ -284,6 +285,23 @@ def test_a_database_that_somebody_holds_fails_and_delays_nobody_for_long(run, tm
     assert Spool(db).pending() != []
     fold(Store(db))
     assert recorded(db) == names(8)
+
+
+def test_an_exit_in_the_middle_of_a_fold(run, tmp_path):
+    """The background thread is inside of DuckDB when the agent ends: it must come out first."""
+    impatient = "import loopscope.collector._processor as p; p.EXIT_SECONDS = 0.0\n"
+    long_run = """
+import time
+calls(tracer, 6000)
+assert provider.force_flush()
+while not provider._active_span_processor._span_processors[0]._folds._folding.locked():
+    time.sleep(0.001)
+"""
+    errors = finished(run(impatient + WITH_PROCESSOR + long_run))
+    assert "terminate" not in errors
+    db = tmp_path / "traces.duckdb"
+    fold(Store(db))
+    assert len(recorded(db)) == 6000
 
 
 def test_an_agent_does_not_fold_while_another_process_is_elected(run, tmp_path):

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 import httpx
 import pytest
 import uvicorn
-from loopscope.collector import Spool, otlp_app, read_segment, traces_json_to_protobuf
-from loopscope.guard import SpoolError
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import Compression, OTLPSpanExporter
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -23,6 +21,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from span_tools import call, provider, spooled, spooled_logs
+
+from loopscope.collector import Spool, otlp_app, read_segment, traces_json_to_protobuf
+from loopscope.guard import SpoolError
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 LIMIT = 20_000
