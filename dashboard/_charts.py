@@ -7,13 +7,23 @@ from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
-from ..replay import ErrorBucket, ErrorCell, Incident, NamedCount, SweepRow, TimeBucket
 
+from ..replay import ErrorBucket, ErrorCell, Incident, NamedCount, SweepRow, TimeBucket
 from ._text import count, plot
 from ._theme import ACCENT, CHOICE, GRID, KIND_NAMES, SEQUENCE, VERDICTS
 from ._units import duration, when
 
-__all__ = ["bar_counts", "base", "calls_over_time", "error_kinds", "errors_over_time", "fault_bars", "show", "status_bars", "threshold_map"]
+__all__ = [
+    "bar_counts",
+    "base",
+    "calls_over_time",
+    "error_kinds",
+    "errors_over_time",
+    "fault_bars",
+    "show",
+    "status_bars",
+    "threshold_map",
+]
 
 _CONFIG = {
     "displaylogo": False,
@@ -39,7 +49,15 @@ def base(height: int, **layout: Any) -> go.Figure:
         height=height,
         margin={"l": 8, "r": 8, "t": 28, "b": 8},
         hoverlabel={"align": "left", "namelength": -1},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0, "title": None, "traceorder": "normal"},
+        legend={
+            "orientation": "h",
+            "yanchor": "bottom",
+            "y": 1.0,
+            "xanchor": "left",
+            "x": 0,
+            "title": None,
+            "traceorder": "normal",
+        },
         bargap=0.12,
         showlegend=True,
         paper_bgcolor="rgba(0,0,0,0)",
@@ -51,7 +69,9 @@ def base(height: int, **layout: Any) -> go.Figure:
     return figure
 
 
-def calls_over_time(buckets: Sequence[TimeBucket], bucket_ns: int, incidents: Iterable[Incident] = ()) -> go.Figure:
+def calls_over_time(
+    buckets: Sequence[TimeBucket], bucket_ns: int, incidents: Iterable[Incident] = ()
+) -> go.Figure:
     """Calls per bucket, stacked by verdict, with a mark above each bucket in which an incident began."""
     figure = base(300, barmode="stack", hovermode="x unified")
     middles = [when(bucket.start_ns + bucket_ns // 2) for bucket in buckets]
@@ -59,7 +79,9 @@ def calls_over_time(buckets: Sequence[TimeBucket], bucket_ns: int, incidents: It
     for action, mark in VERDICTS.items():
         values = [getattr(bucket, action) for bucket in buckets]
         if any(values):
-            figure.add_bar(x=middles, y=values, width=width, name=f"{mark.glyph} {mark.name}", marker=_bar(action))
+            figure.add_bar(
+                x=middles, y=values, width=width, name=f"{mark.glyph} {mark.name}", marker=_bar(action)
+            )
     began: dict[int, int] = {}
     for incident in incidents:
         began[_bucket_of(incident.first_ns, buckets, bucket_ns)] = (
@@ -104,7 +126,9 @@ def bar_counts(rows: Sequence[NamedCount], unknown: str) -> go.Figure:
     """Repeated calls by name, longest first, labelled with "14 of 52 calls"."""
     rows = [row for row in rows if row.repeated_calls][:8]
     names = [plot(unknown if row.name is None else row.name, 28) for row in rows]
-    figure = base(36 + 30 * max(len(rows), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4})
+    figure = base(
+        36 + 30 * max(len(rows), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4}
+    )
     figure.add_bar(
         y=list(range(len(rows))),
         x=[row.repeated_calls for row in rows],
@@ -120,7 +144,11 @@ def bar_counts(rows: Sequence[NamedCount], unknown: str) -> go.Figure:
     top = max((row.repeated_calls for row in rows), default=1)
     figure.update_xaxes(visible=False, range=[0, top * 1.35])
     figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.6], showgrid=False, ticks=""
+        tickvals=list(range(len(rows))),
+        ticktext=names,
+        range=[len(rows) - 0.4, -0.6],
+        showgrid=False,
+        ticks="",
     )
     return figure
 
@@ -149,18 +177,31 @@ def threshold_map(
     )
     _numbers(figure, nudges, blocks, grid)
     _cells_to_click(figure, cells, label)
-    for name, point, symbol, dash in (("draft", draft, "x-thin", "solid"), ("saved", saved, "circle-open", "dot")):
+    for name, point, symbol, dash in (
+        ("draft", draft, "x-thin", "solid"),
+        ("saved", saved, "circle-open", "dot"),
+    ):
         if point[0] in nudges and point[1] in blocks:
             x, y = point
             figure.add_shape(
-                type="rect", x0=x - 0.48, x1=x + 0.48, y0=y - 0.48, y1=y + 0.48, line={"color": CHOICE, "width": 2.5, "dash": dash}
+                type="rect",
+                x0=x - 0.48,
+                x1=x + 0.48,
+                y0=y - 0.48,
+                y1=y + 0.48,
+                line={"color": CHOICE, "width": 2.5, "dash": dash},
             )
             figure.add_scatter(  # in a corner, so that the number stays readable
                 x=[x - 0.34 if name == "draft" else x + 0.34],
                 y=[y + 0.26],
                 mode="markers",
                 name=name,
-                marker={"symbol": symbol, "size": 9, "color": CHOICE, "line": {"width": 2.5, "color": CHOICE}},
+                marker={
+                    "symbol": symbol,
+                    "size": 9,
+                    "color": CHOICE,
+                    "line": {"width": 2.5, "color": CHOICE},
+                },
                 hoverinfo="skip",
             )
     figure.update_xaxes(title="nudge at", dtick=1, showgrid=False)
@@ -168,8 +209,10 @@ def threshold_map(
     return figure
 
 
-def _numbers(figure: go.Figure, xs: Sequence[int], ys: Sequence[int], grid: Sequence[Sequence[int | None]]) -> None:
-    """Numbers in heatmap cells, in the page's own text colour: Plotly chooses one that ignores what shines through."""
+def _numbers(
+    figure: go.Figure, xs: Sequence[int], ys: Sequence[int], grid: Sequence[Sequence[int | None]]
+) -> None:
+    """Numbers in heatmap cells, in the page's own text colour: Plotly's own ignores what shines through."""
     figure.update_layout(
         annotations=[
             {"x": x, "y": y, "text": f"{value:,}", "showarrow": False}
@@ -265,9 +308,6 @@ def errors_over_time(buckets: Sequence[ErrorBucket], bucket_ns: int) -> go.Figur
     return figure
 
 
-
-
-
 def fault_bars(incidents: Sequence[Incident]) -> go.Figure:
     """Groups of equal faults by repeated calls: the kind, the tools, and in how many runs."""
     groups: dict[str, list[Incident]] = {}
@@ -286,7 +326,9 @@ def fault_bars(incidents: Sequence[Incident]) -> go.Figure:
             + ("not recorded" if first.sample_arguments is None else plot(first.sample_arguments, 80))
             + ("" if first.error_text is None else f"<br>error: {plot(first.error_text, 80)}")
         )
-    figure = base(30 + 34 * max(len(ranked), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4})
+    figure = base(
+        30 + 34 * max(len(ranked), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4}
+    )
     figure.add_bar(
         y=list(range(len(ranked))),
         x=values,
@@ -308,7 +350,9 @@ def fault_bars(incidents: Sequence[Incident]) -> go.Figure:
 def status_bars(by_status: Mapping[str, int]) -> go.Figure:
     """Failed requests by HTTP status."""
     names = sorted(by_status, key=lambda name: (-by_status[name], name))[:10]
-    figure = base(30 + 34 * max(len(names), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4})
+    figure = base(
+        30 + 34 * max(len(names), 1), showlegend=False, bargap=0.35, margin={"l": 8, "r": 8, "t": 4, "b": 4}
+    )
     figure.add_bar(
         y=list(range(len(names))),
         x=[by_status[name] for name in names],

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
+
 from .. import replay as rp
 from ..collector import Spool, Store
 from ..guard import GuardPolicy
-
 from . import _queries
 
 if TYPE_CHECKING:
@@ -89,10 +89,11 @@ class Reader:
     @property
     def con(self) -> duckdb.DuckDBPyConnection:
         """The leased cursor; takes the lease if this reader does not hold it."""
-        if self._con is None:
+        con = self._con
+        if con is None:
             self._lease = self._store.lease()
-            self._con = self._lease.__enter__()
-        return self._con
+            con = self._con = self._lease.__enter__()
+        return con
 
     def release(self) -> None:
         """Let go of the database. A later question takes it again."""
@@ -139,7 +140,9 @@ class Reader:
 
     def replay(self, policy: GuardPolicy, filters: rp.Filters) -> rp.ReplayResult:
         """Totals of one policy."""
-        return self._cached("replay", (policy.policy_hash, filters), lambda: rp.replay(self.con, policy, filters))
+        return self._cached(
+            "replay", (policy.policy_hash, filters), lambda: rp.replay(self.con, policy, filters)
+        )
 
     def sweep(
         self, policy: GuardPolicy, nudges: Iterable[int], blocks: Iterable[int], filters: rp.Filters

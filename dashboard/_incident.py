@@ -19,7 +19,11 @@ from ._units import duration, instant, money, tokens
 
 __all__ = ["downloads", "draw"]
 
-_FORMATS = {"md": ("Markdown", "text/markdown"), "html": ("HTML", "text/html"), "json": ("JSON", "application/json")}
+_FORMATS = {
+    "md": ("Markdown", "text/markdown"),
+    "html": ("HTML", "text/html"),
+    "json": ("JSON", "application/json"),
+}
 _CALLS = 100
 """Calls on one page of the list."""
 
@@ -61,7 +65,9 @@ def _badges(detail: IncidentDetail) -> None:
         else:
             st.badge("unresolved: the run ended in it", color="red", icon=":material/close:")
         if one.soft_failure:
-            st.badge("soft failure", color="orange", icon=":material/warning:", help="The run reported success.")
+            st.badge(
+                "soft failure", color="orange", icon=":material/warning:", help="The run reported success."
+            )
         if one.interleaved:
             st.badge("interleaved", color="grey", help="Other calls of the run lay in between.")
         if detail.run.guarded:
@@ -78,7 +84,9 @@ def _figures(detail: IncidentDetail) -> None:
         _ui.figure(
             "Tokens meanwhile",
             "unknown" if spent is None else f"{spent:,}",
-            note=f"{count(one.requests, 'request')} to a model{cost}" if one.requests else "no request to a model recorded",
+            note=f"{count(one.requests, 'request')} to a model{cost}"
+            if one.requests
+            else "no request to a model recorded",
         )
         for action, number in (("nudge", one.nudge_at), ("block", one.block_at)):
             mark = VERDICTS[action]
@@ -91,7 +99,9 @@ def _figures(detail: IncidentDetail) -> None:
 
 def _falls_note(one: Incident, action: str, number: int | None) -> str:
     if number is None:
-        return "not reached under this policy" if one.after_block in (None, 0) else "the run was blocked before"
+        return (
+            "not reached under this policy" if one.after_block in (None, 0) else "the run was blocked before"
+        )
     sure = "exact" if one.exact else "projected: an earlier intervention might have changed the run"
     after = f"; {count(one.after_block, 'call')} after it" if action == "block" and one.after_block else ""
     return sure + after
@@ -189,8 +199,8 @@ def _compare(detail: IncidentDetail, entry: IncidentCall) -> None:
     name = f"Call {entry.number}" if entry.member else "A call that lay in between"
     with st.container(border=True, key="call_detail"):
         st.markdown(
-            f"**{name}**: {'' if entry.action == 'allow' else mark.glyph + ' '}{mark.name}{'' if entry.exact else ' (projected)'}, "
-            f"count {entry.count}, {lit(call.tool_name)}"
+            f"**{name}**: {'' if entry.action == 'allow' else mark.glyph + ' '}{mark.name}"
+            f"{'' if entry.exact else ' (projected)'}, count {entry.count}, {lit(call.tool_name)}"
         )
         st.caption(_circumstances(entry))
         key = f"{call.span_id}_{call.position}"
@@ -207,10 +217,15 @@ def _compare(detail: IncidentDetail, entry: IncidentCall) -> None:
             left, right = st.columns(2, gap="medium")
             with left:
                 _ui.text_box(
-                    f"{label} of call {before.number}", getattr(before.call, field), key=f"{field}_{key}_b", language=language
+                    f"{label} of call {before.number}",
+                    getattr(before.call, field),
+                    key=f"{field}_{key}_b",
+                    language=language,
                 )
             with right:
-                _ui.text_box(_sized(f"{label} of this call", size), value, key=f"{field}_{key}", language=language)
+                _ui.text_box(
+                    _sized(f"{label} of this call", size), value, key=f"{field}_{key}", language=language
+                )
             _changes(change)
         if call.error_message and call.error_message != call.result:
             _ui.text_box("Error", call.error_message, key=f"error_{key}")
@@ -328,4 +343,3 @@ def _write(key: str | None, policy: GuardPolicy, form: str, filters: Filters):
             return ask.report(key, policy, form, filters).encode()
 
     return write
-

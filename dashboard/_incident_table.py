@@ -31,7 +31,12 @@ def open_incident(key: str) -> None:
 
 
 def draw(
-    incidents: Sequence[Incident], *, key: str, now_ns: int, total: int | None = None, newest_first: bool = False
+    incidents: Sequence[Incident],
+    *,
+    key: str,
+    now_ns: int,
+    total: int | None = None,
+    newest_first: bool = False,
 ) -> None:
     """Draw the table; a click on Open goes to the incident."""
     shown = sorted(incidents, key=lambda one: -one.last_ns) if newest_first else list(incidents)
@@ -45,7 +50,8 @@ def draw(
             "repeats": [one.repeated_calls for one in shown],
             "took": [duration(one.duration_ns) for one in shown],
             "tokens": [
-                None if one.input_tokens is None else one.input_tokens + (one.output_tokens or 0) for one in shown
+                None if one.input_tokens is None else one.input_tokens + (one.output_tokens or 0)
+                for one in shown
             ],
             "cost": [one.cost for one in shown],
             "nudge": [_falls(one.nudge_at, one) for one in shown],
@@ -56,7 +62,7 @@ def draw(
             "service": [None if one.service_name is None else plain(one.service_name) for one in shown],
         }
     )
-    rows = rows.drop(columns=[name for name in ("tokens", "cost") if rows[name].isna().all()])
+    rows = rows.drop(columns=[name for name in ("tokens", "cost") if bool(rows[name].isna().all())])
 
     def clicked() -> None:
         click = st.session_state[f"{key}_open"]
@@ -76,12 +82,20 @@ def draw(
             "kind": st.column_config.TextColumn("Kind", width=92),
             "agent": st.column_config.TextColumn("Agent", width=120),
             "tool": st.column_config.TextColumn("Tools", width=165),
-            "repeats": st.column_config.NumberColumn("Repeats", help="Calls that brought nothing new", width=68),
+            "repeats": st.column_config.NumberColumn(
+                "Repeats", help="Calls that brought nothing new", width=68
+            ),
             "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=68),
-            "tokens": st.column_config.NumberColumn("Tokens", help="Of the requests in between", format="localized", width=75),
+            "tokens": st.column_config.NumberColumn(
+                "Tokens", help="Of the requests in between", format="localized", width=75
+            ),
             "cost": st.column_config.NumberColumn("Cost", format="dollar", width=70),
-            "nudge": st.column_config.TextColumn("▲ Nudge", help="Number of its first nudged call; ≈ projected", width=70),
-            "block": st.column_config.TextColumn("■ Block", help="Number of its blocked call; ≈ projected", width=70),
+            "nudge": st.column_config.TextColumn(
+                "▲ Nudge", help="Number of its first nudged call; ≈ projected", width=70
+            ),
+            "block": st.column_config.TextColumn(
+                "■ Block", help="Number of its blocked call; ≈ projected", width=70
+            ),
             "ending": st.column_config.TextColumn("Ended", width=105),
             "how": st.column_config.TextColumn("How it ended", width=170),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),

@@ -20,7 +20,9 @@ _LANES = 14
 def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
     """Marks by verdict; lines where nudge and block fall; what is projected lies on a shaded ground."""
     members = {
-        (entry.call.trace_id, entry.call.span_id, entry.call.position): entry for entry in detail.calls if entry.member
+        (entry.call.trace_id, entry.call.span_id, entry.call.position): entry
+        for entry in detail.calls
+        if entry.member
     }
     names, of = _lane_names(detail, calls)
     figure = base(

@@ -9,7 +9,6 @@ from pathlib import Path
 import streamlit as st
 
 from ..guard import GuardPolicy, PolicyError
-
 from ._data import database
 from ._text import plain
 

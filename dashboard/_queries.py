@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
+
 from ..guard import GuardPolicy
 from ..replay import Filters, call_verdicts
 
@@ -62,10 +62,10 @@ def changed_calls(
     """Calls whose action differs, in order of run and seq."""
     old, new = (call_verdicts(con, policy, filters=filters) for policy in (before, after))
     # Both tables hold the same calls in the same order: the order does not depend on a policy.
-    differs = pc.not_equal(old["action"], new["action"])
-    rows = pc.indices_nonzero(differs)
-    runs = len(pc.unique(new["run_id"].take(rows)))
-    shown = rows.slice(0, limit)
+    differs = old["action"].to_numpy() != new["action"].to_numpy()
+    rows = np.flatnonzero(differs)
+    runs = len(new["run_id"].take(rows).unique())
+    shown = rows[:limit]
     was, now = old.take(shown).to_pylist(), new.take(shown).to_pylist()
     calls = tuple(
         ChangedCall(
@@ -97,12 +97,10 @@ def services_seen(con: duckdb.DuckDBPyConnection) -> list[ServiceSeen]:
             SELECT service_name, count(*) AS calls, 0 AS requests, max(coalesce(end_ns, start_ns)) AS last_ns
             FROM tool_call_rows GROUP BY ALL
             UNION ALL
-            SELECT service_name, 0, count(*), max(coalesce(end_ns, start_ns)) FROM llm_request_rows GROUP BY ALL
+            SELECT service_name, 0, count(*), max(coalesce(end_ns, start_ns))
+            FROM llm_request_rows GROUP BY ALL
         )
         GROUP BY service_name ORDER BY max(last_ns) DESC, service_name LIMIT 200
         """
     ).fetchall()
     return [ServiceSeen(*row) for row in rows]
-
-
-_ = pa

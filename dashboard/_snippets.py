@@ -66,10 +66,19 @@ def nothing_here(view: View, would: str) -> None:
         _ui.sentence("Nothing matches this filter.")
         with st.container(border=True, key="empty_state"):
             st.subheader("Nothing in this view", anchor=False, icon=":material/filter_list_off:")
-            st.markdown("The store has data, but none of it falls in this time range and filter. Clear the filter above.")
+            st.markdown(
+                "The store has data, but none of it falls in this time range and filter. "
+                "Clear the filter above."
+            )
         return
     _ui.sentence("No call has been recorded yet.")
     ways = grouped()
-    picked = [("Samples", ways["Samples"]), ("Import files", ways["Import files"]), ("Python agent", ways["Python agent"])]
-    _ui.empty("Nothing recorded yet", would, *((what, code, language) for _, (what, code, language) in picked))
+    picked = [
+        ("Samples", ways["Samples"]),
+        ("Import files", ways["Import files"]),
+        ("Python agent", ways["Python agent"]),
+    ]
+    _ui.empty(
+        "Nothing recorded yet", would, *((what, code, language) for _, (what, code, language) in picked)
+    )
     st.page_link("app_pages/health.py", label="More ways to send traces", icon=":material/arrow_forward:")

@@ -57,7 +57,8 @@ def cut(text: str, limit: int = 4000) -> tuple[str, int]:
     """The text for `st.code`, and how many characters were left out."""
     shown = text if len(text) <= limit else text[:limit]
     clean = "".join(
-        character if character in "\n\t" else _visible(character) for character in shown.translate(_BIDI).replace("\r\n", "\n")
+        character if character in "\n\t" else _visible(character)
+        for character in shown.translate(_BIDI).replace("\r\n", "\n")
     )
     return clean, len(text) - len(shown)
 

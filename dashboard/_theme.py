@@ -47,10 +47,30 @@ VERDICTS: dict[str, Mark] = {
     mark.action: mark
     for mark in (
         Mark("allow", "allowed", "·", "#7C8490", "circle", 1.0, "grey", "returned as the tool gave it"),
-        Mark("not_counted", "not counted", "○", "#7C8490", "circle-open", 1.0, "grey", "left the count as it was"),
-        Mark("nudge", "nudge", "▲", "#CF8300", "triangle-up", 1.0, "orange", "returned with a hint behind it"),
+        Mark(
+            "not_counted",
+            "not counted",
+            "○",
+            "#7C8490",
+            "circle-open",
+            1.0,
+            "grey",
+            "left the count as it was",
+        ),
+        Mark(
+            "nudge", "nudge", "▲", "#CF8300", "triangle-up", 1.0, "orange", "returned with a hint behind it"
+        ),
         Mark("block", "block", "■", "#D42045", "square", 1.0, "red", "returned, and the run ends here"),
-        Mark("after_block", "after block", "□", "#D42045", "square-open", 0.45, "grey", "would not have been made"),
+        Mark(
+            "after_block",
+            "after block",
+            "□",
+            "#D42045",
+            "square-open",
+            0.45,
+            "grey",
+            "would not have been made",
+        ),
     )
 }
 """Verdicts in the order of stacking."""
@@ -145,10 +165,15 @@ def configure() -> None:
 
 _STYLE = """<style>
 .st-key-sentence [data-testid="stText"] { font-size: 1.2rem; line-height: 1.45; text-wrap: pretty; }
+.js-plotly-plot .annotation-text { fill: currentColor !important; }
 </style>"""
 
 
 def style() -> None:
-    """Draw the logo, and the one rule of style that no option covers: the size of a page's first sentence."""
+    """Draw the logo, and the two rules of style that no option covers.
+
+    The size of a page's first sentence, and the page's own text colour for the numbers in heatmaps, which
+    follows a switch between light and dark without a rerun.
+    """
     st.logo(WORDMARK, icon_image=ICON, size="medium")
     st.html(_STYLE)

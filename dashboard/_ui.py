@@ -16,8 +16,8 @@ from ._text import count, cut, plain
 from ._theme import VERDICTS, verdict_text
 
 __all__ = [
-    "covers",
     "coverage_note",
+    "covers",
     "empty",
     "figure",
     "figures",
@@ -97,8 +97,8 @@ def unjudged(coverage: Coverage) -> str | None:
     if not coverage.calls or judged(coverage):
         return None
     return (
-        f"None of {count(coverage.calls, 'call')} can be judged: their arguments or results were not recorded. "
-        "The note below names the setting that records them."
+        f"None of {count(coverage.calls, 'call')} can be judged: their arguments or results were not "
+        "recorded. The note below names the setting that records them."
     )
 
 
@@ -126,7 +126,10 @@ def coverage_note(coverage: Coverage) -> None:
             st.text("; ".join(said) + ".")
         for part in lacking:
             missing = max(part.calls_without_arguments, part.calls_without_result)
-            st.text(f"{plain(part.dialect)}: {missing:,} of {count(part.calls, 'call')} without content. To record it:")
+            st.text(
+                f"{plain(part.dialect)}: {missing:,} of {count(part.calls, 'call')} without content. "
+                "To record it:"
+            )
             st.code(cut(part.hint or "", 1000)[0], language=None, wrap_lines=True)
 
 
@@ -145,7 +148,9 @@ def empty(title: str, teaches: str, *snippets: tuple[str, str, str]) -> None:
             st.code(code, language=language)
 
 
-def text_box(label: str, text: str | None, *, key: str, language: str | None = None, limit: int = 1500) -> None:
+def text_box(
+    label: str, text: str | None, *, key: str, language: str | None = None, limit: int = 1500
+) -> None:
     """Trace text of any size: cut, with a button that shows all of it."""
     st.caption(label)
     if text is None:
@@ -220,8 +225,8 @@ def problem(error: Exception) -> None:
         with st.container(border=True, key="busy"):
             st.subheader("The database is busy", anchor=False, icon=":material/hourglass:")
             st.markdown(
-                "Another process holds the file for longer than usual. Nothing is lost: what agents send waits in the "
-                "spool. This page tries again by itself."
+                "Another process holds the file for longer than usual. Nothing is lost: what agents send "
+                "waits in the spool. This page tries again by itself."
             )
             st.text(plain(error, 500))
             st.button("Try again now", icon=":material/refresh:", key="try_again")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 import streamlit as st
+
 from loopscope.dashboard import _data, _filters, _live, _logo, _policy, _theme, _ui
 from loopscope.guard import LoopscopeError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
+
 from loopscope.dashboard import _charts, _data, _filters, _policy, _snippets, _ui
 from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._units import when
@@ -26,7 +27,9 @@ def main() -> None:
         seen = ask.errors(view.filters, saved.policy)
         ask.release()
     if not seen.calls:
-        _snippets.nothing_here(view, "Failed calls stand here by tool, kind and time, with their texts grouped.")
+        _snippets.nothing_here(
+            view, "Failed calls stand here by tool, kind and time, with their texts grouped."
+        )
         return
     _ui.sentence(_said(seen))
     _figures(seen)
@@ -35,7 +38,9 @@ def main() -> None:
         left, right = st.columns([1.2, 1], gap="large")
         with left:
             _ui.section("Kinds by tool", "Failed calls.")
-            _charts.show(_charts.error_kinds(seen.by_tool), key="kinds", alt="Failed calls by tool and kind of error")
+            _charts.show(
+                _charts.error_kinds(seen.by_tool), key="kinds", alt="Failed calls by tool and kind of error"
+            )
         with right:
             _ui.section("Over time", "Failed calls by kind.")
             _charts.show(
@@ -58,8 +63,8 @@ def _said(seen: ErrorBreakdown) -> str:
     kind, most = max(kinds.items(), key=lambda item: item[1])
     tool, worst = max(tools.items(), key=lambda item: item[1])
     return (
-        f"{seen.failed:,} of {count(seen.calls, 'call')} failed ({seen.failed / seen.calls:.0%}), most of them as "
-        f"{kind.replace('_', ' ')} ({most:,}) and in {plain(tool, 60)} ({worst:,}). "
+        f"{seen.failed:,} of {count(seen.calls, 'call')} failed ({seen.failed / seen.calls:.0%}), "
+        f"most of them as {kind.replace('_', ' ')} ({most:,}) and in {plain(tool, 60)} ({worst:,}). "
         f"The guard counts {seen.counted:,} of the failures."
     )
 
@@ -69,13 +74,17 @@ def _figures(seen: ErrorBreakdown) -> None:
     with _ui.figures():
         _ui.figure("Failed calls", f"{seen.failed:,}", note=f"of {count(seen.calls, 'finished call')}")
         _ui.figure("Schema errors", f"{schema:,}", note="the call did not fit the tool; counted like results")
-        _ui.figure("General errors", f"{seen.failed - schema:,}", note="the tool failed; a retry is not yet a loop")
+        _ui.figure(
+            "General errors", f"{seen.failed - schema:,}", note="the tool failed; a retry is not yet a loop"
+        )
         _ui.figure("Counted", f"{seen.counted:,}", note=f"of the failed, under {_policy.name(saved.policy)}")
         _ui.figure("Distinct texts", f"{seen.groups_total:,}", note="numbers, ids, times and paths masked")
 
 
 def _texts(seen: ErrorBreakdown) -> None:
-    _ui.section("Error texts", "Equal once volatile parts are masked. Select a line to see samples as recorded.")
+    _ui.section(
+        "Error texts", "Equal once volatile parts are masked. Select a line to see samples as recorded."
+    )
     rows = pd.DataFrame(
         {
             "calls": [group.calls for group in seen.groups],
@@ -83,7 +92,9 @@ def _texts(seen: ErrorBreakdown) -> None:
             "tool": [plain(group.tool_name) for group in seen.groups],
             "kind": [group.error_kind.replace("_", " ") for group in seen.groups],
             "counted": [_counted(group.counted, group.calls) for group in seen.groups],
-            "text": ["no text recorded" if group.text is None else plain(group.text, 400) for group in seen.groups],
+            "text": [
+                "no text recorded" if group.text is None else plain(group.text, 400) for group in seen.groups
+            ],
             "last": [when(group.last_ns) for group in seen.groups],
         }
     )
@@ -101,7 +112,9 @@ def _texts(seen: ErrorBreakdown) -> None:
             "kind": st.column_config.TextColumn("Kind", width=110),
             "counted": st.column_config.TextColumn("Guard", width=130),
             "text": st.column_config.TextColumn("Text", width=460),
-            "last": st.column_config.DatetimeColumn("Last seen (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
+            "last": st.column_config.DatetimeColumn(
+                "Last seen (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160
+            ),
         },
     )
     if seen.groups_total > len(seen.groups):
@@ -124,7 +137,9 @@ def _counted(counted: int, calls: int) -> str:
 
 def _not_counted(seen: ErrorBreakdown) -> None:
     total = sum(reason.calls for reason in seen.not_counted)
-    _ui.section("What the guard does not count, and why", f"{total:,} of {count(seen.calls, 'finished call')}.")
+    _ui.section(
+        "What the guard does not count, and why", f"{total:,} of {count(seen.calls, 'finished call')}."
+    )
     if not seen.not_counted:
         st.caption("Nothing: every finished call takes part in counting.")
         return
@@ -132,7 +147,9 @@ def _not_counted(seen: ErrorBreakdown) -> None:
         {
             "calls": [reason.calls for reason in seen.not_counted],
             "share": [100 * reason.calls / seen.calls for reason in seen.not_counted],
-            "reason": [_REASONS.get(reason.reason, reason.reason.replace("_", " ")) for reason in seen.not_counted],
+            "reason": [
+                _REASONS.get(reason.reason, reason.reason.replace("_", " ")) for reason in seen.not_counted
+            ],
             "explanation": [plain(reason.explanation, 300) for reason in seen.not_counted],
         }
     )

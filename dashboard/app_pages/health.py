@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
+
 from loopscope.dashboard import _data, _filters, _snippets, _ui
 from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._units import ago, size, when
@@ -22,7 +23,9 @@ def main() -> None:
     last = services[0].last_ns if services else None
     _ui.sentence(_said(seen, last, len(waiting), len(refused), now))
     with _ui.figures():
-        _ui.figure("Last activity", ago(last, now) if last else "never", note="end of the newest call or request")
+        _ui.figure(
+            "Last activity", ago(last, now) if last else "never", note="end of the newest call or request"
+        )
         _ui.figure("Waiting in the spool", f"{len(waiting):,}", note="segments received, not folded yet")
         _ui.figure("Quarantined", f"{len(refused):,}", note="segments that could not be read")
         _ui.figure("Database", size(_size()), note=plain(_data.database(), 60).replace("_", "\\_"))
@@ -41,7 +44,11 @@ def _said(seen: Coverage, last: int | None, waiting: int, refused: int, now: int
     if last is None:
         return "Nothing has arrived yet. Choose a way to send traces below and copy it."
     fresh = now - last < 10 * 60 * 1_000_000_000
-    parts = [f"Data is arriving, the newest {ago(last, now)}" if fresh else f"The newest data is from {ago(last, now)}"]
+    parts = [
+        f"Data is arriving, the newest {ago(last, now)}"
+        if fresh
+        else f"The newest data is from {ago(last, now)}"
+    ]
     if waiting:
         parts.append(f"{count(waiting, 'segment')} waiting to be folded")
     parts.append(f"{refused:,} in quarantine" if refused else "nothing in quarantine")
@@ -59,12 +66,20 @@ def _size() -> int:
 
 
 def _send() -> None:
-    _ui.section("Send traces here", "Pick a way and copy it. Everything becomes OpenTelemetry, whatever it was.")
+    _ui.section(
+        "Send traces here", "Pick a way and copy it. Everything becomes OpenTelemetry, whatever it was."
+    )
     endpoint = _snippets.endpoint()
     if endpoint:
-        st.caption(f":material/sensors: This server receives OTLP/HTTP at `{endpoint}/v1/traces` and `{endpoint}/v1/logs`.")
+        st.caption(
+            f":material/sensors: This server receives OTLP/HTTP at `{endpoint}/v1/traces` "
+            f"and `{endpoint}/v1/logs`."
+        )
     else:
-        st.caption(":material/sensors_off: No receiver runs in this server; files and agents in Python write to the database directly.")
+        st.caption(
+            ":material/sensors_off: No receiver runs in this server; files and agents in Python write "
+            "to the database directly."
+        )
     ways = _snippets.grouped()
     for tab, (about, code, language) in zip(st.tabs(list(ways)), ways.values(), strict=True):
         with tab:
@@ -97,14 +112,19 @@ def _services(services, now: int) -> None:
 
 
 def _dialects(seen: Coverage) -> None:
-    _ui.section("What was recorded", "Calls without arguments or result cannot be judged. The setting records them from now on.")
+    _ui.section(
+        "What was recorded",
+        "Calls without arguments or result cannot be judged. The setting records them from now on.",
+    )
     parts = seen.dialects
     _ui.table(
         pd.DataFrame(
             {
                 "dialect": [plain(part.dialect) for part in parts],
                 "calls": [part.calls for part in parts],
-                "arguments": [_share(part.calls - part.calls_without_arguments, part.calls) for part in parts],
+                "arguments": [
+                    _share(part.calls - part.calls_without_arguments, part.calls) for part in parts
+                ],
                 "result": [_share(part.calls - part.calls_without_result, part.calls) for part in parts],
                 "truncated": [part.calls_truncated for part in parts],
                 "hint": ["" if part.hint is None else plain(part.hint, 400) for part in parts],
@@ -125,14 +145,17 @@ def _dialects(seen: Coverage) -> None:
 
 
 def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
+    return round(part / whole, 2) if whole else 0.0
 
 
 def _quarantine(refused) -> None:
     _ui.section("Quarantine", "These segments could not be read; they stay in the spool's quarantine folder.")
     _ui.table(
         pd.DataFrame(
-            {"segment": [plain(name) for name, _ in refused], "reason": [plain(reason, 400) for _, reason in refused]}
+            {
+                "segment": [plain(name) for name, _ in refused],
+                "reason": [plain(reason, 400) for _, reason in refused],
+            }
         ).head(_ui.PAGE_ROWS),
         key="quarantine",
         alt="Quarantined segments",

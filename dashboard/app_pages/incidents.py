@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+
 from loopscope.dashboard import _charts, _data, _filters, _incident, _incident_table, _policy, _snippets, _ui
 from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._theme import KIND_NAMES
@@ -37,14 +38,19 @@ def _all() -> None:
         ask.release()
     if not found:
         if seen.totals.calls:
-            _ui.sentence(_ui.unjudged(seen.coverage) or f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}.")
+            _ui.sentence(
+                _ui.unjudged(seen.coverage)
+                or f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}."
+            )
             st.caption(
-                "An incident is a call made three times with an equal result, a cycle of such calls, an error that "
-                "came back three times, or equal calls requested at once."
+                "An incident is a call made three times with an equal result, a cycle of such calls, "
+                "an error that came back three times, or equal calls requested at once."
             )
             _ui.coverage_note(seen.coverage)
         else:
-            _snippets.nothing_here(view, "Loops, cycles and retry storms stand here, worst first; each opens.")
+            _snippets.nothing_here(
+                view, "Loops, cycles and retry storms stand here, worst first; each opens."
+            )
         return
     _ui.sentence(_worst(found))
     shown = _narrow(found)
@@ -68,7 +74,8 @@ def _worst(found: list[Incident]) -> str:
     return (
         f"{count(len(found), 'incident')} in {count(runs, 'run')}, {ended}. The worst is a "
         f"{KIND_NAMES.get(worst.kind, worst.kind)} of {who}{what}: "
-        f"{count(worst.calls, 'call')}, {worst.repeated_calls:,} of them for nothing, in {duration(worst.duration_ns)}."
+        f"{count(worst.calls, 'call')}, {worst.repeated_calls:,} of them for nothing, "
+        f"in {duration(worst.duration_ns)}."
     )
 
 
@@ -86,9 +93,7 @@ def _narrow(found: list[Incident]) -> list[Incident]:
             label_visibility="collapsed",
         )
         unresolved = st.toggle("Unresolved only", key="unresolved", bind="query-params")
-    return [
-        one for one in found if (not chosen or one.kind in chosen) and not (unresolved and one.resolved)
-    ]
+    return [one for one in found if (not chosen or one.kind in chosen) and not (unresolved and one.resolved)]
 
 
 def _figures(shown: list[Incident], all_runs: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
+
 from loopscope.dashboard import _charts, _data, _filters, _incident_table, _policy, _snippets, _ui
 from loopscope.dashboard._text import count
 from loopscope.replay import Figures, Overview
@@ -15,13 +18,16 @@ def main() -> None:
         seen = ask.overview(saved.policy, view.filters)
         ask.release()
     if not seen.figures.calls and not seen.figures.requests and not seen.coverage.calls_not_ended:
-        _snippets.nothing_here(view, "Loops, calls over time and what they cost stand here once an agent has run.")
+        _snippets.nothing_here(
+            view, "Loops, calls over time and what they cost stand here once an agent has run."
+        )
         return
     _ui.sentence(seen.sentence)
     _figures(seen)
     _ui.coverage_note(seen.coverage)
     _ui.section(
-        "Calls over time", f"Each call as the policy in force judges it ({_policy.name(saved.policy)}). Times are UTC."
+        "Calls over time",
+        f"Each call as the policy in force judges it ({_policy.name(saved.policy)}). Times are UTC.",
     )
     _charts.show(
         _charts.calls_over_time(seen.buckets, seen.bucket_ns, seen.incidents),
@@ -36,17 +42,23 @@ def main() -> None:
     _ui.section("Newest incidents", "Click Open to see the calls of one.")
     if seen.incidents:
         _incident_table.draw(
-            list(seen.incidents), key="newest", now_ns=_data.now_ns(), total=seen.incidents_total, newest_first=True
+            list(seen.incidents),
+            key="newest",
+            now_ns=_data.now_ns(),
+            total=seen.incidents_total,
+            newest_first=True,
         )
     else:
-        st.caption("None: no call was repeated three times with an equal result, and nothing failed over and over.")
+        st.caption(
+            "None: no call was repeated three times with an equal result, and nothing failed over and over."
+        )
 
 
 def _figures(seen: Overview) -> None:
     now, before = seen.figures, seen.previous
     calls = _ui.covers(seen.coverage)
 
-    def delta(name: str) -> dict[str, object]:
+    def delta(name: str) -> dict[str, Any]:
         if before is None:
             return {}
         return {"delta": getattr(now, name) - getattr(before, name), "delta_note": "vs before"}
@@ -58,7 +70,9 @@ def _figures(seen: Overview) -> None:
         _ui.figure("Tool calls", f"{now.calls:,}", note=_ended(seen), good="", **delta("calls"))
         _ui.figure("Runs with a loop", f"{now.runs_looping:,}", note=share, **delta("runs_looping"))
         _ui.figure("Repeated calls", f"{now.repeated_calls:,}", note=repeated, **delta("repeated_calls"))
-        _ui.figure("Failed requests", f"{now.failed_requests:,}", note=_requests(now), **delta("failed_requests"))
+        _ui.figure(
+            "Failed requests", f"{now.failed_requests:,}", note=_requests(now), **delta("failed_requests")
+        )
 
 
 def _ended(seen: Overview) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
+
 from loopscope.dashboard import _charts, _data, _filters, _snippets, _ui
 from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._units import duration, instant, when
@@ -27,8 +28,8 @@ def main() -> None:
         ways = _snippets.grouped()
         _ui.empty(
             "No requests yet",
-            "Requests to a model that a provider refused stand here, with their status and text. They come from the "
-            "spans of an LLM instrumentation, or from imported files that hold them.",
+            "Requests to a model that a provider refused stand here, with their status and text. They come "
+            "from the spans of an LLM instrumentation, or from imported files that hold them.",
             ways["Samples"],
             ways["Import files"],
         )
@@ -38,7 +39,9 @@ def main() -> None:
     if not seen.failed:
         st.caption("Refused and failed requests would be listed here.")
         return
-    _ui.section("By status", "HTTP status of the failed requests; none where no answer came or none was recorded.")
+    _ui.section(
+        "By status", "HTTP status of the failed requests; none where no answer came or none was recorded."
+    )
     _charts.show(_charts.status_bars(seen.by_status), key="by_status", alt="Failed requests by HTTP status")
     _ui.section("Failed requests", "Newest first. Select a line to read the whole text.")
     _ui.page_of(seen.failed, key="requests_page", what="requests", rows=_ROWS)
@@ -61,7 +64,11 @@ def _figures(seen: FailedRequests) -> None:
         _ui.figure("Requests", f"{seen.requests:,}", note=f"in {view.period}")
         _ui.figure("Failed", f"{seen.failed:,}", note=f"{seen.failed / seen.requests:.1%} of all")
         _ui.figure("HTTP 400", f"{refused:,}", note="the provider called them malformed")
-        _ui.figure("Without messages", f"{seen.without_messages:,}", note="failed, and their history was not recorded")
+        _ui.figure(
+            "Without messages",
+            f"{seen.without_messages:,}",
+            note="failed, and their history was not recorded",
+        )
 
 
 def _list(seen: FailedRequests) -> None:

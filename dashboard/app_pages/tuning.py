@@ -12,7 +12,9 @@ def main() -> None:
         seen = ask.replay(saved.policy, view.filters)
     if not seen.totals.calls:
         _snippets.nothing_here(
-            view, "Two sliders stand here, and what they would have done to every recorded run the moment you move them."
+            view,
+            "Two sliders stand here, and what they would have done to every recorded run "
+            "the moment you move them.",
         )
         return
     _tuning.draw(view, saved)
