@@ -116,9 +116,9 @@ def _bar(action: str) -> dict[str, Any]:
     if action == "not_counted":
         return {"color": "rgba(0,0,0,0)", "line": {"color": mark.colour, "width": 1.2}}
     if action == "after_block":
-        return {"color": "rgba(212,32,69,0.30)", "line": {"color": mark.colour, "width": 0.5}}
+        return {"color": "rgba(211,31,60,0.30)", "line": {"color": mark.colour, "width": 0.5}}
     if action == "allow":
-        return {"color": "rgba(124,132,144,0.55)"}
+        return {"color": "rgba(127,138,160,0.55)"}
     return {"color": mark.colour}
 
 

@@ -7,7 +7,7 @@ __all__ = ["ICON", "WORDMARK"]
 _MARK = (
     '<g fill="none" stroke="#4C78DD" stroke-width="3" stroke-linecap="round">'
     '<path d="M22.5 8.2A10 10 0 1 0 24 14"/><path d="M17.6 11A5 5 0 1 0 19 14.2"/></g>'
-    '<circle cx="24" cy="14" r="2.6" fill="#D42045"/>'
+    '<circle cx="24" cy="14" r="2.6" fill="#D31F3C"/>'
 )
 
 # "Loopscope" as outlines: a font named in an SVG image is not the page's font.

@@ -46,12 +46,12 @@ class Mark:
 VERDICTS: dict[str, Mark] = {
     mark.action: mark
     for mark in (
-        Mark("allow", "allowed", "·", "#7C8490", "circle", 1.0, "grey", "returned as the tool gave it"),
+        Mark("allow", "allowed", "·", "#7F8AA0", "circle", 1.0, "grey", "returned as the tool gave it"),
         Mark(
             "not_counted",
             "not counted",
             "○",
-            "#7C8490",
+            "#7F8AA0",
             "circle-open",
             1.0,
             "grey",
@@ -60,12 +60,12 @@ VERDICTS: dict[str, Mark] = {
         Mark(
             "nudge", "nudge", "▲", "#CF8300", "triangle-up", 1.0, "orange", "returned with a hint behind it"
         ),
-        Mark("block", "block", "■", "#D42045", "square", 1.0, "red", "returned, and the run ends here"),
+        Mark("block", "block", "■", "#D31F3C", "square", 1.0, "red", "returned, and the run ends here"),
         Mark(
             "after_block",
             "after block",
             "□",
-            "#D42045",
+            "#D31F3C",
             "square-open",
             0.45,
             "grey",
@@ -139,7 +139,7 @@ _COLOURS: dict[str, dict[str, str]] = {
         "sidebar.secondaryBackgroundColor": "#EBEEF3",
     },
     "dark": {
-        "primaryColor": "#4A72E0",
+        "primaryColor": "#476EDC",
         "backgroundColor": "#13161B",
         "secondaryBackgroundColor": "#1D2128",
         "textColor": "#E6E9EE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -234,7 +235,11 @@ def problem(error: Exception) -> None:
         return
     with st.container(border=True, key="problem"):
         st.subheader("This cannot be shown", anchor=False, icon=":material/error:")
-        st.text(plain(error, 800))
+        if isinstance(error, LoopscopeError):
+            st.text(plain(error, 800))
+        else:
+            st.markdown("Something went wrong in Loopscope itself. Details are in the server's output.")
+            st.text(plain(f"{type(error).__name__}: {error}", 300))
 
 
 @st.fragment(run_every=3)
@@ -252,6 +257,9 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
         try:
             draw(*args, **kwargs)
         except LoopscopeError as error:
+            problem(error)
+        except Exception as error:  # Streamlit's own control flow is no Exception
+            logging.getLogger("loopscope.dashboard").exception("fragment %s", draw.__name__)
             problem(error)
 
     return safely

@@ -5,6 +5,7 @@ Run by the server (`loopscope serve`), or by hand: LOOPSCOPE_DB=traces.duckdb st
 
 from __future__ import annotations
 
+import logging
 import time
 
 import streamlit as st
@@ -72,4 +73,7 @@ try:
         page.run()
         _live.sidebar(ask, time.perf_counter() - started)
 except LoopscopeError as error:
+    _ui.problem(error)
+except Exception as error:
+    logging.getLogger("loopscope.dashboard").exception("page %s", page.url_path or "overview")
     _ui.problem(error)
