@@ -106,7 +106,7 @@ class AgentFold:
         left = self._left()
         if left:
             _logger.warning(
-                "%d segments stay in %s.spool%s; the next agent or command on that database takes them in",
+                "%d segment(s) stay in %s.spool%s; the next agent or command on that database takes them in",
                 left,
                 self._db_path,
                 trouble,

@@ -349,7 +349,8 @@ class DuckDBSpanProcessor(SpanProcessor):
         try:
             if not self._flush(seconds):
                 waiting = len(self._queue) + (self._unwritten.spans if self._unwritten else 0)
-                _logger.warning("about %d spans could not be written to %s", waiting, self._sink.spool.path)
+                if waiting:
+                    _logger.warning("%d spans could not be written to %s", waiting, self._sink.spool.path)
             self._folds.finish(min(EXIT_SECONDS, max(deadline - time.monotonic(), 0)))
         except Exception:
             _logger.exception("spans could not be written or folded at the end")

@@ -191,8 +191,6 @@ def test_the_dashboard(start, tmp_path):
     assert page.status_code == 200
     assert "<script" in page.text
     assert httpx.get(url, headers={"host": "evil.example"}).status_code == 403
-    config = httpx.get(f"{url}/_stcore/host-config").json()
-    assert config.get("enableCustomParentMessages", False) is False
     for origin, status in [(url, b"101"), ("https://evil.example", b"403"), ("null", b"403")]:
         assert handshake(host, origin).split(b" ")[1] == status
     assert server.end() == ""
