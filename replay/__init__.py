@@ -5,10 +5,11 @@ data. `Filters` choose what is reported and never change a verdict.
 """
 
 from ._coverage import coverage, filter_options
+from ._detail import incident_detail
 from ._engine import call_verdicts
 from ._errors import error_breakdown
 from ._filters import ALL, FilterOptions, Filters
-from ._incidents import find_incidents, incident_detail
+from ._incidents import find_incidents
 from ._overview import overview
 from ._requests import failed_requests
 from ._sweep import SweepRow, sweep

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..collector.dialects import content_hint
 from ._facts import Facts
 from ._filters import ALL, FilterOptions, Filters, call_filter, request_filter
-from ._sql import rows, sql_text
+from ._sql import filtered, rows
 from ._types import Coverage, DialectCoverage
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _OPTIONS = 1_000
 def coverage(con: duckdb.DuckDBPyConnection, filters: Filters = ALL) -> Coverage:
     """How much of the calls was recorded, per dialect, with the setting that would record more."""
     condition, params = call_filter(filters)
-    found = rows(con, sql_text("coverage").replace("TRUE /* filter */", condition), params)
+    found = rows(con, filtered("coverage", condition), params)
     dialects: list[DialectCoverage] = []
     for row in found:
         missing = row["calls_without_arguments"] or row["calls_without_result"]
@@ -55,8 +55,7 @@ def runs_without_calls(con: duckdb.DuckDBPyConnection, facts: Facts, filters: Fi
     key = ("quiet", filters)
     if key not in facts.memo:
         condition, params = request_filter(filters, "q")
-        statement = sql_text("quiet_runs").replace("TRUE /* filter */", condition)
-        facts.memo[key] = rows(con, statement, params)[0]["runs"]
+        facts.memo[key] = rows(con, filtered("quiet_runs", condition), params)[0]["runs"]
     return facts.memo[key]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..guard import DEFAULT_METADATA_KEYS, fingerprint, scope_key
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
-from ._sql import arrow, sql_text
+from ._sql import arrow, filtered, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -112,8 +112,7 @@ class Judging:
         self, statement: str, params: Mapping[str, Any], where: str = "TRUE", base: str = "verdicts"
     ) -> pa.Table:
         """The answer of `sql/<statement>.sql` over `base`; `where` (of `fact_filter`) is what it reports."""
-        query = sql_text(base, statement).replace("TRUE /* filter */", where)
-        return arrow(self.con, query, {**self.thresholds, **params})
+        return arrow(self.con, filtered(statement, where, base), {**self.thresholds, **params})
 
 
 def _only(runs: Iterable[int] | None) -> str:

@@ -151,7 +151,7 @@ def _load(store: duckdb.DuckDBPyConnection) -> Facts:
             offer(f"{column}_names", table)
             names[column] = table.column("name").to_pylist()
         facts = arrow(store, sql_text("facts"))
-        nested = _nested(store, runs)
+        nested = _nested(store)
     finally:
         for name in registered:
             store.unregister(name)
@@ -168,15 +168,13 @@ def _load(store: duckdb.DuckDBPyConnection) -> Facts:
     return Facts(memory, names)
 
 
-def _nested(store: duckdb.DuckDBPyConnection, runs: pa.Table) -> list[tuple[int, int, int]]:
-    """(run, each run around it, start of run) for every nested run."""
+def _nested(store: duckdb.DuckDBPyConnection) -> list[tuple[int, int, int]]:
+    """(run, each run around it, start of run) for every nested run. Needs the table `run_names`."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    inner = runs.filter(pc.is_valid(runs.column("parent_run_id")))
-    if not inner.num_rows:
+    mine = rows(store, "SELECT * FROM run_names WHERE parent_run_id IS NOT NULL ORDER BY run")
+    if not mine:
         return []
-    mine = inner.to_pylist()
     spans = [row["run_id"].partition("/") for row in mine]
     table = {
         "run": [row["run"] for row in mine],
@@ -188,11 +186,13 @@ def _nested(store: duckdb.DuckDBPyConnection, runs: pa.Table) -> list[tuple[int,
         starts = {row["run"]: row["start_ns"] for row in rows(store, sql_text("nested_starts"))}
     finally:
         store.unregister("nested_runs")
-    # A parent that has no calls of its own is not among the runs; the chain ends there.
+    # A parent that has neither calls nor requests is not among the runs; the chain ends there.
+    numbers: dict[str, int] = dict(
+        store.execute(
+            "SELECT run_id, run FROM run_names WHERE run_id IN (SELECT parent_run_id FROM run_names)"
+        ).fetchall()
+    )
     parents = {row["run_id"]: row["parent_run_id"] for row in mine}
-    wanted = {parent for parent in parents.values() if parent is not None}
-    known = runs.filter(pc.is_in(runs.column("run_id"), pa.array(sorted(wanted))))
-    numbers = dict(zip(known.column("run_id").to_pylist(), known.column("run").to_pylist(), strict=True))
     found: list[tuple[int, int, int]] = []
     for row in mine:
         start = starts.get(row["run"], row["start_ns"])

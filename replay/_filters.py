@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ._facts import Facts
 
-__all__ = ["ALL", "FilterOptions", "Filters", "call_filter", "fact_filter", "request_filter"]
+__all__ = ["ALL", "FilterOptions", "Filters", "call_filter", "fact_filter", "request_filter", "runs_with"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ def fact_filter(
             params[f"f_{field}"] = facts.ids(column, names)
     if filters.run_ids or filters.sessions or filters.models:
         conditions.append(f"{at}run IN (SELECT unnest($f_runs))")
-        params["f_runs"] = _runs(filters, facts, store)
+        params["f_runs"] = runs_with(filters, facts, store)
     return _all_of(conditions), params
 
 
-def _runs(filters: Filters, facts: Facts, store: duckdb.DuckDBPyConnection) -> Sequence[int]:
-    """Numbers of the runs that run, session and model filters leave."""
+def runs_with(filters: Filters, facts: Facts, store: duckdb.DuckDBPyConnection) -> Sequence[int]:
+    """Numbers of the runs that the run, session and model filters leave, whatever the others say."""
     key = ("runs", filters.run_ids, filters.sessions, filters.models)
     if key not in facts.memo:
         only = Filters(run_ids=filters.run_ids, sessions=filters.sessions, models=filters.models)

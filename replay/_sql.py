@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["arrow", "rows", "sql_text"]
+__all__ = ["arrow", "filtered", "rows", "sql_text"]
 
 
 @cache
 def sql_text(*names: str) -> str:
     """The text of the files `sql/<name>.sql`, one behind the other."""
-    folder = files(__package__).joinpath("sql")
+    folder = files("loopscope.replay").joinpath("sql")
     return "\n".join(folder.joinpath(f"{name}.sql").read_text(encoding="utf-8") for name in names)
 
 
@@ -37,3 +37,12 @@ def rows(
     cursor = con.execute(query, dict(params or {}))
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def filtered(name: str, condition: str, base: str | None = None) -> str:
+    """The text of `sql/<name>.sql`, behind that of `base`, with its filter set to a condition.
+
+    Conditions come from `_filters`: fixed text with parameters, no values.
+    """
+    names = (name,) if base is None else (base, name)
+    return sql_text(*names).replace("TRUE /* filter */", condition)

@@ -107,7 +107,7 @@ class IncidentKind(StrEnum):
 class Incident:
     """A stretch of calls that went round in a circle.
 
-    The last four fields need a policy and are None where none was given.
+    The last five fields need a policy and are None where none was given.
     """
 
     key: str  # stable: the same after re-import, re-derivation and later calls
@@ -124,12 +124,14 @@ class Incident:
     tool_name: str  # the first call's tool
     tools: tuple[str, ...]  # every tool of the incident, in order of appearance
     calls: int  # calls that belong to it
+    different_calls: int  # cycle: calls of one lap; same_error: different arguments; else 1
+    folded_loops: int  # cycle: loops and retry storms that are part of it and not listed on their own
     repeated_calls: int  # of these, calls that brought nothing new
     laps: int  # cycle: laps; else equal to `calls`
     first_ns: int  # start of the first call
     last_ns: int  # end of the last call
     tool_ns: int  # summed run time of its calls
-    requests: int  # LLM requests of the run that ended between first_ns and last_ns
+    requests: int  # LLM requests that the run started between first_ns and last_ns
     input_tokens: int | None  # of these requests; None: not recorded
     output_tokens: int | None
     cost: float | None  # US dollars; None: not recorded
@@ -147,6 +149,7 @@ class Incident:
     nudge_at: int | None = None  # number (from 1) of the incident's first nudged call
     block_at: int | None = None  # number of its blocked call
     after_block: int | None = None  # calls of the incident after the run's block
+    after_block_avoidable: int | None = None  # of these, calls whose result was known already
     exact: bool | None = None  # False: a verdict of the incident is a projection
 
     @property
@@ -220,7 +223,7 @@ class RunInfo:
     input_tokens: int | None
     output_tokens: int | None
     cost: float | None
-    status: str | None  # of the agent span: ok | error | unset; None: no such span
+    status: str | None  # of the agent span: ok | unset | error | running; None: no such span
     guarded: bool  # a live guard's note was recorded in it
 
 

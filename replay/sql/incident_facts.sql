@@ -1,0 +1,59 @@
+-- What incidents span and how they ended. Input `members` (incident, number, run, seq, by_tool).
+--
+-- seq numbers the calls of a run without gaps, so calls lay between where a stretch is longer than
+-- its calls. The end looks at most 1,000 calls ahead: a run of 100,000 calls with thousands of
+-- incidents would else be compared with itself.
+WITH mine AS (
+    SELECT m.incident, m.number, m.by_tool, c.*
+    FROM members AS m
+    JOIN calls AS c ON c.run = m.run AND c.seq = m.seq
+),
+stretches AS (
+    SELECT
+        incident,
+        run,
+        by_tool,
+        count(*) AS calls,
+        count(DISTINCT key) AS keys,
+        min(seq) AS first_seq,
+        max(seq) AS last_seq,
+        min(start_ns) AS first_ns,
+        max(end_ns) AS last_ns,
+        CAST(sum(end_ns - start_ns) AS BIGINT) AS tool_ns,
+        array_agg(tool ORDER BY number) AS tools,
+        max(CASE WHEN number = 1 THEN agent END) AS agent,
+        max(CASE WHEN number = 1 THEN service END) AS service,
+        max(CASE WHEN number = 1 THEN dialect END) AS dialect,
+        max(CASE WHEN number = 1 THEN outcome END) AS outcome,
+        max(CASE WHEN number = 1 THEN kind END) AS kind,
+        max(CASE WHEN number = 1 THEN key END) AS key
+    FROM mine
+    GROUP BY incident, run, by_tool
+),
+answers AS (
+    SELECT DISTINCT incident, key, result FROM mine WHERE NOT by_tool AND key IS NOT NULL
+),
+identities AS (
+    SELECT DISTINCT incident, CASE WHEN by_tool THEN tool ELSE key END AS identity FROM mine
+),
+later AS (
+    SELECT
+        s.incident,
+        max(CASE
+            WHEN i.identity IS NULL THEN 0
+            WHEN s.by_tool THEN CASE WHEN c.outcome = 1 THEN 1 ELSE 0 END
+            ELSE CASE WHEN c.outcome IN (1, 2) AND c.result IS NOT NULL AND a.incident IS NULL THEN 1 ELSE 0 END
+        END) AS another_result,
+        max(CASE WHEN i.identity IS NULL THEN 1 ELSE 0 END) AS other_work
+    FROM stretches AS s
+    JOIN calls AS c ON c.run = s.run AND c.seq > s.last_seq AND c.seq <= s.last_seq + 1000
+    LEFT JOIN identities AS i
+        ON i.incident = s.incident AND i.identity = CASE WHEN s.by_tool THEN c.tool ELSE c.key END
+    LEFT JOIN answers AS a ON a.incident = s.incident AND a.key = c.key AND a.result = c.result
+    GROUP BY s.incident
+)
+SELECT s.*, r.run_id, coalesce(l.another_result, 0) AS another_result, coalesce(l.other_work, 0) AS other_work
+FROM stretches AS s
+JOIN runs AS r ON r.run = s.run
+LEFT JOIN later AS l ON l.incident = s.incident
+ORDER BY s.incident

@@ -1,0 +1,262 @@
+"""The SQL engine says of every call what the guard's fold says."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from loopscope.collector import ToolCall
+from loopscope.guard import (
+    ABORT_MARKER,
+    GUIDANCE_MARKER,
+    DuplicateCallGuard,
+    GuardPolicy,
+    Outcome,
+    PolicyError,
+    ToolPolicy,
+    fingerprint,
+    result_hash,
+)
+from loopscope.replay import Filters, Totals, call_verdicts, replay, sweep
+from replay_rows import START, call, database, number
+
+TOOLS = ("search", "read", "write")
+RUNS = ("root", "child", "grandchild", "other")
+PARENTS = {"child": "root", "grandchild": "child"}
+ARGUMENTS = (
+    '{"q": 1}',
+    '{ "q":1 }',
+    '{"q": 1, "page": 2}',
+    '{"q": 1, "\\u0070age": 3}',
+    '{"q": {"deep": true, "_nonce": "x"}}',
+    '{"q": {"deep": true, "page": 9}}',
+    "plain text",
+    None,
+)
+RESULTS = ("a", "b", "", None)
+OUTCOMES = ("success", "success", "schema_error", "general_tool_error", None)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the fold says of one call."""
+
+    call: ToolCall
+    action: str
+    count: int
+    exact: bool
+    after: str | None  # avoidable | lost | unjudged
+
+
+def judge(calls: list[ToolCall], policy: GuardPolicy) -> list[Judged]:
+    """The definition: one guard for each run, fed in the order of counting, parents first."""
+    starts: dict[str, int] = {}
+    for one in calls:
+        starts[one.run_id] = min(starts.get(one.run_id, one.start_ns), one.start_ns)
+    blocked_at: dict[str, int] = {}
+    departed_at: dict[str, int] = {}
+    judged: dict[int, Judged] = {}
+    for run in RUNS:
+        mine = [one for one in calls if one.run_id == run]
+        if not mine:
+            continue
+        around = [PARENTS.get(run)]
+        while around[-1] is not None:
+            around.append(PARENTS.get(around[-1]))
+        start = starts[run]
+        silent = any(start > blocked_at[name] for name in around if name in blocked_at)
+        exact = not any(start > departed_at[name] for name in around if name in departed_at)
+        guard = DuplicateCallGuard(policy, blocked=silent)
+        known: set[tuple[object, ...]] = set()
+        for one in mine:
+            output = one.result
+            if output is not None and one.recorded_verdict and not policy.strip_annotations:
+                marker = GUIDANCE_MARKER if one.recorded_verdict == "nudge" else ABORT_MARKER
+                output = f"{output}\n\n{marker}\nnote {one.seq}"
+            verdict = guard.observe(
+                tool_name=one.tool_name,
+                arguments=one.arguments,
+                output=output,
+                outcome=one.outcome,
+                agent=one.agent_name,
+            )
+            action = verdict.action.value
+            key = (
+                one.agent_name,
+                fingerprint(one.tool_name, one.arguments, metadata_keys=policy.metadata_keys),
+                result_hash(one.result),
+            )
+            judgeable = one.outcome in ("success", "schema_error") and one.content_state == "full"
+            after = None
+            if action == "after_block":
+                after = "unjudged" if not judgeable else "avoidable" if key in known else "lost"
+            if judgeable:
+                known.add(key)
+            judged[id(one)] = Judged(one, action, verdict.count, exact, after)
+            assert one.end_ns is not None
+            if action == "block":
+                blocked_at[run] = one.end_ns
+            if action in ("nudge", "block") and one.recorded_verdict != action and exact:
+                exact = False
+                departed_at[run] = one.end_ns
+    return [judged[id(one)] for one in calls]
+
+
+def count(judged: list[Judged]) -> Totals:
+    """Totals by plain counting."""
+    actions = Counter(one.action for one in judged)
+    after = Counter(one.after for one in judged)
+    return Totals(
+        runs=len({one.call.run_id for one in judged}),
+        calls=len(judged),
+        runs_nudged=len({one.call.run_id for one in judged if one.action == "nudge"}),
+        runs_blocked=len({one.call.run_id for one in judged if one.action == "block"}),
+        calls_nudged=actions["nudge"],
+        calls_blocked=actions["block"],
+        calls_after_block=actions["after_block"],
+        calls_avoidable=after["avoidable"],
+        calls_lost=after["lost"],
+        calls_unjudged=after["unjudged"],
+    )
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> list[ToolCall]:
+    size = draw(st.integers(0, 24))
+    # Few of everything, so that repeats are common.
+    tools = TOOLS[: draw(st.integers(1, 3))]
+    arguments = draw(st.lists(st.sampled_from(ARGUMENTS), min_size=1, max_size=3))
+    results = draw(st.lists(st.sampled_from(RESULTS), min_size=1, max_size=3))
+    outcomes = draw(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=3))
+    runs = draw(st.lists(st.sampled_from(RUNS), min_size=1, max_size=3))
+    calls = []
+    for _ in range(size):
+        run = draw(st.sampled_from(runs))
+        made = call(
+            draw(st.sampled_from(tools)),
+            draw(st.sampled_from(arguments)),
+            draw(st.sampled_from(results)),
+            draw(st.sampled_from(outcomes)),
+            run=run,
+            agent=draw(st.sampled_from(("a", "a", "b", None))),
+            parent_run_id=PARENTS.get(run),
+            recorded_verdict=draw(st.sampled_from((None, None, None, "nudge", "block"))),
+        )
+        if made.content_state == "full" and draw(st.integers(0, 9)) == 0:
+            made.content_state = "truncated"
+        calls.append(made)
+    return number(calls)
+
+
+thresholds = st.one_of(st.none(), st.integers(1, 6))
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> GuardPolicy:
+    tools = {}
+    for name in draw(st.lists(st.sampled_from(TOOLS), max_size=2, unique=True)):
+        knobs = {
+            "nudge_threshold": draw(thresholds),
+            "block_threshold": draw(thresholds),
+            "exempt": draw(st.booleans()),
+        }
+        kept = draw(st.sets(st.sampled_from(sorted(knobs)), min_size=1))
+        tools[name] = ToolPolicy(**{knob: value for knob, value in knobs.items() if knob in kept})
+    try:
+        return GuardPolicy(
+            nudge_threshold=draw(thresholds),
+            block_threshold=draw(thresholds),
+            counted_outcomes=draw(st.sets(st.sampled_from(list(Outcome)), max_size=3)),
+            tools=tools,
+            metadata_keys=draw(st.sampled_from(((), ("page",), ("page", "deep")))),
+            strip_annotations=draw(st.booleans()),
+        )
+    except PolicyError:
+        return GuardPolicy(2, 4)
+
+
+many = settings(
+    max_examples=int(os.environ.get("LOOPSCOPE_EXAMPLES", "60")), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@many
+@given(calls=recordings(), policy=policies())
+def test_every_verdict_equals_the_guards(calls: list[ToolCall], policy: GuardPolicy) -> None:
+    expected = judge(calls, policy)
+    con = database(calls)
+    rows = call_verdicts(con, policy).to_pylist()
+    found = {row["span_id"]: (row["action"], row["count"], row["exact"], row["judged"]) for row in rows}
+    assert found == {one.call.span_id: (one.action, one.count, one.exact, one.after) for one in expected}
+    result = replay(con, policy)
+    assert result.totals == count(expected)
+    assert result.exact == count([one for one in expected if one.exact])
+    for name in {one.call.tool_name for one in expected}:
+        assert result.by_tool[name] == count([one for one in expected if one.call.tool_name == name])
+    for name in {one.call.outcome for one in expected}:
+        part = [one for one in expected if one.call.outcome == name]
+        assert result.by_outcome[name or "unknown"] == count(part)
+    for name in {one.call.error_kind for one in expected if one.call.error_kind}:
+        part = [one for one in expected if one.call.error_kind == name]
+        assert result.by_error_kind[name] == count(part)
+
+
+@many
+@given(calls=recordings(), policy=policies(), tools=st.sets(st.sampled_from(TOOLS), max_size=2))
+def test_every_cell_of_a_sweep_equals_a_replay(
+    calls: list[ToolCall], policy: GuardPolicy, tools: set[str]
+) -> None:
+    con = database(calls)
+    since = calls[len(calls) // 3].start_ns if calls else START
+    filters = Filters(tools=tuple(sorted(tools)), since=since)
+    rows = sweep(con, policy, [None, 1, 2, 4], [3, None, 2, 5], filters)
+    cells = [(row.nudge, row.block) for row in rows]
+    assert len(cells) == len(set(cells))
+    for row in rows:
+        cell = replace(policy, nudge_threshold=row.nudge, block_threshold=row.block)
+        chosen = [
+            one
+            for one in judge(calls, cell)
+            if one.call.start_ns >= since and (not tools or one.call.tool_name in tools)
+        ]
+        assert row.totals == count(chosen), (row.nudge, row.block)
+
+
+@many
+@given(calls=recordings(), policy=policies(), data=st.data())
+def test_filters_choose_calls_and_change_no_verdict(
+    calls: list[ToolCall], policy: GuardPolicy, data: st.DataObject
+) -> None:
+    con = database(calls)
+    if not calls:
+        return
+    since, until = sorted(
+        one.start_ns for one in data.draw(st.tuples(st.sampled_from(calls), st.sampled_from(calls)))
+    )
+    filters = Filters(
+        since=since,
+        until=until,
+        tools=tuple(data.draw(st.sets(st.sampled_from((*TOOLS, "unknown tool")), max_size=2))),
+        run_ids=tuple(data.draw(st.sets(st.sampled_from((*RUNS, "unknown run")), max_size=2))),
+        agents=tuple(data.draw(st.sets(st.sampled_from(("a", "b")), max_size=1))),
+    )
+
+    def chosen(one: Judged) -> bool:
+        made = one.call
+        return (
+            since <= made.start_ns < until
+            and made.tool_name in (filters.tools or (made.tool_name,))
+            and made.run_id in (filters.run_ids or (made.run_id,))
+            and made.agent_name in (filters.agents or (made.agent_name,))
+        )
+
+    expected = [one for one in judge(calls, policy) if chosen(one)]
+    assert replay(con, policy, filters).totals == count(expected)
+    rows = call_verdicts(con, policy, filters=filters).to_pylist()
+    assert {row["span_id"]: (row["action"], row["count"]) for row in rows} == {
+        one.call.span_id: (one.action, one.count) for one in expected
+    }
