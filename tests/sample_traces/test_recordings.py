@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from loopscope.sample_traces import files, stories
 
 LIMIT = 3_000_000

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from loopscope.sample_traces import files
 
 

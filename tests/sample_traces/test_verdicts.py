@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+
 from loopscope.collector import ImportReport, Store, import_paths
 from loopscope.guard import GuardPolicy
 from loopscope.replay import Filters, call_verdicts, coverage, find_incidents, replay
