@@ -1,11 +1,19 @@
-"""Is anything looping now, and what does it cost?"""
+"""Is anything looping, and what does it cost?"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ._filters import ALL, Filters
-from ._types import Overview
+from ._coverage import coverage, runs_without_calls
+from ._engine import Judging
+from ._facts import Facts, facts_of
+from ._filters import ALL, Filters, fact_filter, request_filter
+from ._incidents import find_incidents
+from ._sql import filtered, rows
+from ._text import duration, name_of, plural
+from ._time import bucket_width
+from ._types import Coverage, Figures, Incident, IncidentKind, NamedCount, Overview, TimeBucket
 
 if TYPE_CHECKING:
     import duckdb
@@ -14,9 +22,101 @@ if TYPE_CHECKING:
 
 __all__ = ["overview"]
 
+_SHOWN = 20
+
 
 def overview(
     con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = ALL, *, buckets: int = 48
 ) -> Overview:
-    """One sentence, figures, calls over time by verdict, tools and agents, newest incidents."""
-    raise NotImplementedError
+    """One sentence, figures, calls over time by verdict, tools and agents, newest incidents.
+
+    With `filters.since` the period of equal length before it is given too; without `filters.until` the
+    period ends with the newest call.
+    """
+    facts = facts_of(con)
+    judging = Judging(facts, con, policy)
+    where, params = fact_filter(filters, facts, con)
+    incidents = find_incidents(con, filters, policy)
+    figures, first, last = _figures(con, facts, judging, filters, incidents)
+    previous = None
+    if filters.since is not None:
+        end = filters.until or (last or filters.since) + 1
+        before = replace(filters, since=2 * filters.since - end, until=filters.since)
+        previous = _figures(con, facts, judging, before, find_incidents(con, before))[0]
+    width = 0
+    over_time: tuple[TimeBucket, ...] = ()
+    if first is not None and last is not None:
+        origin, width = bucket_width(first, last, buckets)
+        found = judging.arrow("time_buckets", {**params, "origin": origin, "width": width}, where)
+        over_time = tuple(TimeBucket(origin + row.pop("bucket") * width, **row) for row in found.to_pylist())
+    covered = coverage(con, filters)
+
+    def named(by: str) -> tuple[NamedCount, ...]:
+        found = judging.arrow("named_counts", {**params, "by": by, "limit": _SHOWN}, where).to_pylist()
+        return tuple(NamedCount(facts.names[by][row.pop("name")], **row) for row in found)
+
+    return Overview(
+        sentence=_sentence(figures, incidents, covered),
+        figures=figures,
+        previous=previous,
+        bucket_ns=width,
+        buckets=over_time,
+        tools=named("tool"),
+        agents=named("agent"),
+        incidents=tuple(sorted(incidents, key=lambda one: (-one.last_ns, one.key))[:_SHOWN]),
+        incidents_total=len(incidents),
+        coverage=covered,
+    )
+
+
+def _figures(
+    con: duckdb.DuckDBPyConnection,
+    facts: Facts,
+    judging: Judging,
+    filters: Filters,
+    incidents: list[Incident],
+) -> tuple[Figures, int | None, int | None]:
+    """(figures, first and last start of a call)."""
+    where, params = fact_filter(filters, facts, con)
+    calls: dict[str, Any] = judging.arrow("figures", params, where).to_pylist()[0]
+    condition, params = request_filter(filters)
+    requests = rows(con, filtered("request_counts", condition), params)
+    figures = Figures(
+        runs=calls["runs"] + runs_without_calls(con, facts, filters),
+        calls=calls["calls"],
+        runs_looping=len({one.run_id for one in _loops(incidents)}),
+        repeated_calls=calls["repeated_calls"],
+        requests=sum(row["requests"] for row in requests),
+        failed_requests=sum(row["failed"] for row in requests),
+    )
+    return figures, calls["first_ns"], calls["last_ns"]
+
+
+def _loops(incidents: list[Incident]) -> list[Incident]:
+    return [one for one in incidents if one.kind is not IncidentKind.TWINS]
+
+
+def _sentence(figures: Figures, incidents: list[Incident], covered: Coverage) -> str:
+    if not figures.calls:
+        if covered.calls_not_ended:
+            return f"No call has finished yet; {plural(covered.calls_not_ended, 'call')} still open."
+        return "No tool calls here yet."
+    blind = max(covered.calls_without_arguments, covered.calls_without_result)
+    if blind == covered.calls:
+        return f"None of {plural(figures.calls, 'call')} could be judged: the recordings hold no content."
+    loops = _loops(incidents)
+    part = f", of {covered.calls - blind:,} calls with recorded content" if blind else ""
+    if not loops:
+        return f"None of {plural(figures.runs, 'run')} went in circles{part}."
+    worst = loops[0]
+    agent, tool = name_of(worst.agent_name, "unnamed agent"), name_of(worst.tool_name, "?")
+    what = {
+        IncidentKind.LOOP: "equal answers",
+        IncidentKind.CYCLE: "calls in a cycle",
+        IncidentKind.RETRY_STORM: "equal errors",
+        IncidentKind.SAME_ERROR: "calls with one error",
+    }[worst.kind]
+    return (
+        f"{figures.runs_looping:,} of {plural(figures.runs, 'run')} went in circles{part}; the worst is "
+        f"{agent} / {tool}: {worst.calls:,} {what} in {duration(worst.duration_ns)}."
+    )

@@ -355,6 +355,7 @@ class ErrorBreakdown:
     buckets: tuple[ErrorBucket, ...]
     groups: tuple[ErrorGroup, ...]  # most calls first
     groups_total: int
+    calls_grouped: int  # failed calls in groups; below `failed` where there are too many different texts
     not_counted: tuple[NotCountedReason, ...]  # over all finished calls
     coverage: Coverage
 
