@@ -12,6 +12,7 @@ from ._envelopes import Content, is_schema, open_arguments, open_result
 from ._errors import Failure, failure_of, is_vague
 from ._records import LogRecord, SpanRecord
 from ._runs import Run
+from ._transcripts import is_transcript, recorded_text
 from ._tree import Node
 from .dialects import Keys, dialect_of
 from .dialects.mcp import SESSION
@@ -146,6 +147,8 @@ _NOTHING = Content(None)
 
 def _arguments(span: SpanRecord) -> tuple[Content, bool]:
     attributes = span.attributes
+    if is_transcript(span):
+        return Content(recorded_text(span, "gen_ai.tool.call.arguments")), False
     hit = first(attributes, Keys.arguments)
     if hit is None:
         hit = first(attributes, (TOOL_PARAMETERS,))
@@ -160,6 +163,8 @@ def _arguments(span: SpanRecord) -> tuple[Content, bool]:
 
 def _result(span: SpanRecord) -> tuple[Content, bool]:
     attributes = span.attributes
+    if is_transcript(span):
+        return Content(recorded_text(span, "gen_ai.tool.call.result")), False
     hit = first(attributes, Keys.result)
     if hit is None:
         return _from_event(span, "gen_ai.choice", "message")
@@ -198,9 +203,10 @@ def is_cut(value: Any, attributes: Mapping[str, Any]) -> bool:
     """
     if not isinstance(value, str) or len(value) < 64:
         return False
-    if _CUT_MARK.search(value, max(0, len(value) - 200)):
-        return True
     size = len(value)
+    tail = value[-200:]
+    if ("runcated" in tail or "TRUNCATED" in tail) and _CUT_MARK.search(tail):
+        return True
     power_of_two = size & (size - 1) == 0
     if not (power_of_two or (size + 1) & size == 0 or size % 100 == 0):
         return False

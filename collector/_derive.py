@@ -6,11 +6,13 @@ from collections.abc import Container, Iterable, Sequence
 
 from ..guard import OutcomeFacts, classify_outcome, fingerprint, result_hash, scope_key, strip_annotation
 from ._calls import CallDraft, draft_call, mcp_session, tool_name
+from ._history import complete_histories
 from ._join import Exchange, join_run
 from ._messages import MessageReader
 from ._records import Derived, LlmRequest, LogRecord, SpanRecord, ToolCall
 from ._requests import RequestDraft, content_state, draft_requests
 from ._runs import Runs, assign_scopes
+from ._transcripts import is_transcript
 from ._tree import Node, build_forest
 from .dialects import Kind
 
@@ -35,7 +37,7 @@ def derive_trace(
         derived = _derive(spans, logs, mcp_sessions)
     else:
         derived = Derived()
-        for trace_id, (own_spans, own_logs) in _by_trace(spans, logs).items():
+        for own_spans, own_logs in _by_trace(spans, logs).values():
             part = _derive(own_spans, own_logs, mcp_sessions)
             derived.tool_calls += part.tool_calls
             derived.llm_requests += part.llm_requests
@@ -79,6 +81,7 @@ def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions
     for draft in request_drafts:
         draft.run = runs.of(draft.node)
     turns = _join(call_drafts, request_drafts)
+    complete_histories(request_drafts)
     derived = Derived(
         [_tool_call(draft) for draft in call_drafts],
         [_llm_request(draft, turns.get(draft.node.span.span_id)) for draft in request_drafts],
@@ -108,7 +111,13 @@ def _join(calls: list[CallDraft], requests: list[RequestDraft]) -> dict[str, int
         of_run.setdefault(call.run.run_id, []).append(call)
     turns: dict[str, int] = {}
     for run_id, members in exchanges.items():
-        join_run(of_run.get(run_id, []), members)
+        own = of_run.get(run_id, [])
+        settled = [
+            (call, call.call_id, call.arguments, call.result) for call in own if is_transcript(call.node.span)
+        ]
+        join_run(own, members)
+        for call, call_id, arguments, result in settled:
+            call.call_id, call.arguments, call.result, call.result_failed = call_id, arguments, result, None
         for exchange in members:
             if exchange.turn is not None:
                 turns[exchange.span_id] = exchange.turn

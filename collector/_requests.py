@@ -12,6 +12,7 @@ from ._errors import Failure, failure_of, http_status_in
 from ._messages import MessageReader, Messages
 from ._records import LogRecord
 from ._runs import Run
+from ._transcripts import is_transcript
 from ._tree import Node
 from .dialects import Keys, dialect_of
 
@@ -102,7 +103,8 @@ def _resolve(
         while above is not None:
             span_id = above.span.span_id
             if span_id in telling and not draft.tells():
-                dropped = True  # a frame inside the span that holds the messages
+                dropped = True  # says less than the span around it
+                _fill(drafts[span_id], draft)
                 break
             other = drafts.get(span_id)
             if other is not None and below.get(span_id) == 1:
@@ -116,7 +118,7 @@ def _resolve(
 
 
 def _fill(draft: RequestDraft, other: RequestDraft) -> None:
-    """What the request lacks, from a span around it."""
+    """What the request lacks, from another span of the same request."""
     messages, outer = draft.messages, other.messages
     if messages.input is None and outer.input is not None:
         messages.input, messages.partial = outer.input, outer.partial
@@ -125,8 +127,10 @@ def _fill(draft: RequestDraft, other: RequestDraft) -> None:
     for name in ("provider", "model", "input_tokens", "output_tokens", "cost"):
         if getattr(draft, name) is None:
             setattr(draft, name, getattr(other, name))
-    if draft.failed and draft.failure.text is None:
-        draft.failure.text = other.failure.text
+    if draft.failed and other.failed:
+        for name in ("text", "error_type", "http_status"):
+            if getattr(draft.failure, name) is None:
+                setattr(draft.failure, name, getattr(other.failure, name))
 
 
 def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageReader) -> RequestDraft:
@@ -204,6 +208,8 @@ def content_state(draft: RequestDraft) -> str:
         return "missing"
     if messages.partial or draft.node.span.dropped_attributes > 0:
         return "truncated"
+    if is_transcript(draft.node.span):
+        return "full"
     attributes = draft.node.span.attributes
     for key in Keys.input_messages + Keys.output_messages:
         value = attributes.get(key)

@@ -99,7 +99,7 @@ class Runs:
         self._trace_id = nodes[0].span.trace_id if nodes else ""
         self._conversation = _any_conversation(nodes)
         self._mcp = _lasting_mcp_sessions(nodes, mcp_sessions)
-        self._of_agent: dict[str, Run] = {}
+        self._of_agent: dict[tuple[str, str | None], Run] = {}
 
     def of(self, node: Node, mcp_session: str | None = None) -> Run:
         """The run of a call or request; `mcp_session` is the session its MCP request went over."""
@@ -108,13 +108,14 @@ class Runs:
             return Run(node.run, "transcript", None, session)
         agent = node.agent
         if agent is not None:
-            outer = agent.outer_agent
-            return Run(
-                self._agent_run_id(agent),
-                "agent_span",
-                self._agent_run_id(outer) if outer is not None else None,
-                session,
-            )
+            key = (agent.span.span_id, session)
+            run = self._of_agent.get(key)
+            if run is None:
+                outer = agent.outer_agent
+                parent_run_id = self._agent_run_id(outer) if outer is not None else None
+                run = Run(self._agent_run_id(agent), "agent_span", parent_run_id, session)
+                self._of_agent[key] = run
+            return run
         if session is not None:
             return Run(f"conversation:{session}", "conversation", None, session)
         if mcp_session is not None and mcp_session in self._mcp:

@@ -110,10 +110,18 @@ def _joined_marks() -> tuple[tuple[str, Mapping[object, Kind]], ...]:
 _MARKS = _joined_marks()
 _MARK_KEYS = frozenset(key for key, _ in _MARKS)
 _SPAN_NAMES = {name: kind for dialect in DIALECTS for name, kind in dialect.span_names.items()}
-# The specific marks are behind those of the conventions, so they are asked first here.
-_MARK_OWNERS = tuple(
-    reversed({key: dialect.name for dialect in reversed(DIALECTS) for key in dialect.marks}.items())
-)
+
+
+def _mark_owners() -> tuple[tuple[str, str], ...]:
+    """Mark and the dialect it belongs to; those of the conventions, which others use too, come last."""
+    owners: dict[str, str] = {}
+    for dialect in DIALECTS:
+        for key in dialect.marks:
+            owners.setdefault(key, dialect.name)
+    return tuple(reversed(owners.items()))
+
+
+_MARK_OWNERS = _mark_owners()
 _NAME_OWNERS = {name: dialect.name for dialect in DIALECTS for name in dialect.span_names}
 _SCOPES = sorted(
     ((scope, dialect) for dialect in DIALECTS for scope in dialect.scopes),

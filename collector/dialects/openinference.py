@@ -8,7 +8,11 @@ from ._model import Dialect, Kind
 
 def _classify(span: SpanRecord) -> Kind | None:
     # The LlamaIndex instrumentor marks private helpers of the model class as LLM requests.
-    if span.name.rpartition(".")[2].startswith("_"):
+    if (
+        span.scope_name == "openinference.instrumentation.llama_index"
+        and span.attributes.get("openinference.span.kind") == "LLM"
+        and span.name.rpartition(".")[2].startswith("_")
+    ):
         return Kind.OTHER
     return None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import corpus
 from derive_tools import derive_file
+from shared_corpus import corpus
 
 # file -> calls, with id, with arguments, with result, failed, LLM requests, of these refused.
 # The figures are those of the corpus; ids, arguments and results are what the spans alone hold,
