@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +17,8 @@ __all__ = ["errors", "incidents", "replay", "sweep"]
 
 Nudge = Annotated[str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")]
 Block = Annotated[str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")]
+
+_SHORT_KEY = 10  # characters of an incident's key in a table; `report --incident` takes 6 or more
 
 _TOTALS = {
     "runs": "runs",
@@ -164,7 +166,7 @@ def incidents(
         found = [one.to_json() for one in engine.find_incidents(connection, policy=rules)]
     rows = [row for row in found if kind is None or row["kind"] == kind]
     for row in rows:
-        row["short_key"] = row["key"][:12]
+        row["short_key"] = row["key"][:_SHORT_KEY]
         row["who"] = row["agent_name"] or row["service_name"]
         row["seconds"] = (row["last_ns"] - row["first_ns"]) / 1e9
         row["how_it_ended"] = "resolved" if row["resolved"] else "unresolved"
@@ -176,8 +178,8 @@ def incidents(
         "calls": "calls",
         "repeated_calls": "repeats",
         "seconds": "seconds",
-        "nudge_at": "nudge at",
-        "block_at": "block at",
+        "nudge_at": "nudge",
+        "block_at": "block",
         "how_it_ended": "ended",
         "sample_arguments": "arguments",
     }
@@ -192,6 +194,7 @@ def incidents(
         json_value={"schema_version": engine.SCHEMA_VERSION, "incidents": json_rows},
         empty="No incidents: nothing was repeated three times. `loopscope replay` says what that covers.",
         csv_rows=json_rows,
+        optional=("seconds", "how_it_ended", "who", "calls"),
     )
     if rows and format is Format.TABLE:
         console().print(
@@ -249,6 +252,7 @@ def _print_rows(
     empty: str,
     title: str | None = None,
     csv_rows: Iterable[Mapping[str, Any]] | None = None,
+    optional: Sequence[str] = (),
 ) -> None:
     if format is Format.JSON:
         print_json(json_value)
@@ -256,6 +260,6 @@ def _print_rows(
         all_rows = list(rows if csv_rows is None else csv_rows)
         print_csv(list(all_rows[0]) if all_rows else list(columns), all_rows)
     elif rows:
-        print_table(columns, rows, title=title)
+        print_table(columns, rows, title=title, optional=optional)
     else:
         console().print(f"{title}. {empty}" if title else empty)

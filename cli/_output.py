@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+_LAST_COLUMN = 24  # characters that the last column keeps before optional columns go
 
 __all__ = ["console", "one_line", "plain", "print_csv", "print_error", "print_json", "print_table"]
 
@@ -37,7 +40,9 @@ def one_line(text: str, limit: int = 400) -> str:
 
 def console() -> Console:
     """Where results go. Markup, emoji codes and guessing of paths are off: content is not ours."""
-    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    # A pipe or a file has no width to respect, and a cut cell there is lost information.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 400
+    return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
 def print_error(text: str) -> None:
@@ -72,16 +77,34 @@ def print_table(
     *,
     title: str | None = None,
     width: int = 60,
+    optional: Sequence[str] = (),
 ) -> None:
-    """Rows as a table. `columns` maps a key of the rows to its heading; numbers stand to the right."""
+    """Rows as a table. `columns` maps a key of the rows to its heading; numbers stand to the right.
+
+    A cell is one line of at most `width` characters. Where the terminal is too narrow the `optional`
+    columns go, first to last; then the last column is cut.
+    """
     rows = list(rows)
+    out = console()
+    cells = [{key: _cell(row.get(key), width) for key in columns} for row in rows]
+    needs = {key: max(len(columns[key]), *(one[key].cell_len for one in cells), 0) for key in columns}
+    last = list(columns)[-1]
+    needs[last] = min(needs[last], _LAST_COLUMN)
+    shown = dict(columns)
+    for key in optional:
+        if sum(needs[name] + 2 for name in shown) <= out.width:
+            break
+        shown.pop(key, None)
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for key, heading in columns.items():
+    for key, heading in shown.items():
         numeric = any(isinstance(row.get(key), int | float) for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row.get(key), width) for key in columns))
-    console().print(table)
+        # Rich takes room from columns that may wrap before it takes it from the others.
+        table.add_column(
+            heading, justify="right" if numeric else "left", no_wrap=key != last, overflow="ellipsis"
+        )
+    for one in cells:
+        table.add_row(*(one[key] for key in shown))
+    out.print(table)
 
 
 def _cell(value: object, width: int) -> Text:
@@ -93,4 +116,4 @@ def _cell(value: object, width: int) -> Text:
         return Text(f"{value:,.2f}")
     if isinstance(value, int):
         return Text(f"{value:,}")
-    return Text(one_line(str(value), width))
+    return Text(one_line(str(value), width), no_wrap=True, overflow="ellipsis")

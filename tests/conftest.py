@@ -1,26 +1,11 @@
-"""Shared fixtures. `corpus()` is the one door to the optional corpus beside the checkout."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-
-_ROOT = Path(__file__).resolve().parent.parent
-
-
-def corpus(*parts: str) -> Path:
-    """Path of a file of the optional corpus; skips the calling test where it is absent.
-
-    The corpus is a folder named `shared` beside the checkout (or `LOOPSCOPE_CORPUS`). What a
-    test pins with it is pinned by the project's own data too, so skipping loses no rule.
-    """
-    base = Path(os.environ.get("LOOPSCOPE_CORPUS") or _ROOT.parent / "shared")
-    path = base.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"optional corpus not found: {'/'.join(('shared', *parts))} (set LOOPSCOPE_CORPUS)")
-    return path
+from shared_corpus import corpus
 
 
 @pytest.fixture(name="corpus")
@@ -32,4 +17,4 @@ def corpus_fixture():
 @pytest.fixture
 def samples() -> Path:
     """The folder of the project's own recordings."""
-    return _ROOT / "sample_traces"
+    return Path(__file__).resolve().parent.parent / "sample_traces"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import corpus
+from shared_corpus import corpus
 
 from loopscope.cli import main
 from loopscope.guard import GuardPolicy
@@ -33,8 +33,8 @@ def output(capsys):
 
 def replayed(output, db, *args):
     totals = output("replay", "--db", db, "--format", "json", *args)["totals"]
-    keys = ("runs_nudged", "calls_nudged", "runs_blocked", "calls_after_block", "calls_avoidable", "calls_lost")
-    return tuple(totals[key] for key in keys)
+    keys = "runs_nudged calls_nudged runs_blocked calls_after_block calls_avoidable calls_lost"
+    return tuple(totals[key] for key in keys.split())
 
 
 def test_tau2_telecom(output, tmp_path):
@@ -89,7 +89,9 @@ def test_tau_bench(output, tmp_path):
 
 
 def test_error_kinds_of_recorded_mcp_spans(output, tmp_path):
-    kinds = "SELECT DISTINCT tool_name, outcome, error_kind FROM tool_calls WHERE outcome <> 'success' ORDER BY 1"
+    kinds = """
+        SELECT DISTINCT tool_name, outcome, error_kind FROM tool_calls
+        WHERE outcome <> 'success' ORDER BY 1"""
     fastmcp = tmp_path / "fastmcp.duckdb"
     output("import", corpus("dialects", "mcp_fastmcp.jsonl"), "--db", fastmcp, "--json")
     assert output("query", kinds, "--db", fastmcp, "--format", "json") == [

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_corpus import corpus
+
 from loopscope.guard import Classification, ErrorKind, Outcome, OutcomeFacts, classify_outcome
 
 SUCCESS = Classification(Outcome.SUCCESS)
