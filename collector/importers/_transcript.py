@@ -20,6 +20,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 
+from .._transcripts import HISTORY_AFTER, TRANSCRIPT_SCOPE
 from ._clock import Clock, parse_time
 from ._pairing import Call, OpenCalls, as_text, calls_of, result_id
 from ._report import SkipList, printable
@@ -90,7 +91,7 @@ class _Writer:
         _set(resource_spans.resource, "service.name", conversation.service)
         _set(resource_spans.resource, "loopscope.times", "recorded" if self._clock.recorded else "synthetic")
         self._scope: ScopeSpans = resource_spans.scope_spans.add()
-        self._scope.scope.name = "loopscope.importers"
+        self._scope.scope.name = TRANSCRIPT_SCOPE
         self._root_id = self._span_id("root", 0)
 
     def request(self) -> bytes:
@@ -145,7 +146,7 @@ class _Writer:
         _set(chat, "gen_ai.input.messages", _json(self._unseen[party]))
         _set(chat, "gen_ai.output.messages", _json([_own_message(message)]))
         if party in self._chats:
-            _set(chat, "loopscope.history.after", self._chats[party].hex())
+            _set(chat, HISTORY_AFTER, self._chats[party].hex())
         self._chats[party] = chat.span_id
         self._unseen[party] = []
         self._tell_the_other(party, message)

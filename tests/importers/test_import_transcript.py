@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importing import Message, answer, asks, calls, kind, one, says, spans_of
 
-from loopscope.collector import SpanRecord
+from loopscope.collector import SpanRecord, derive_trace
 from loopscope.collector.importers._clock import SYNTHETIC_BASE_NS, parse_time
 
 
@@ -266,6 +266,26 @@ def test_a_long_log_takes_space_in_proportion():
     assert size(400) < 4.5 * size(100)
 
 
+def test_the_derivation_puts_histories_together_again():
+    log = [
+        says("system", "S"),
+        says("user", "U"),
+        asks(("1", "t", "{}")),
+        answer("1", "R"),
+        says("assistant", "A"),
+        says("user", "V"),
+        asks(("2", "t", "{}")),
+    ]
+    requests = derive_trace(one(log)).llm_requests
+    histories = [[json.loads(text)["role"] for text in request.input_messages or []] for request in requests]
+    assert histories == [
+        ["system", "user"],
+        ["system", "user", "assistant", "tool"],
+        ["system", "user", "assistant", "tool", "assistant", "user"],
+    ]
+    assert {request.content_state for request in requests} == {"full"}
+
+
 def test_both_parties_are_in_one_run():
     spans = one(
         [
@@ -401,12 +421,25 @@ def test_ids_follow_from_content_and_source_ids():
 # -- properties ----------------------------------------------------------------------------------------
 
 
+# Texts that other recordings wrap, cut or mark; in a transcript they are what they are.
+TRICKY = (
+    '{"kwargs": {"a": 1}}',
+    '{"tool_call_id": "c", "content": "x", "status": "error"}',
+    '{"id": "a", "name": "t", "response": "r"}',
+    "x" * 128,
+    '{"cut": "' + "x" * 119,
+    "text ... [TRUNCATED]",
+    " ",
+    "<not specified>",
+)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> list[Message]:
     """Any interleaving of calls, results (also of nobody's calls) and talk; few ids, so that they recur."""
     ids = st.sampled_from(["a", "b", "c", "", None])
     names = st.sampled_from(["t", "u"])
-    values = st.sampled_from(["1", "2", "", None])
+    values = st.sampled_from(["1", "2", "", None, *TRICKY])
     call = st.tuples(ids, names, values)
     message = st.one_of(
         st.lists(call, min_size=1, max_size=3).map(lambda found: asks(*found)),
@@ -460,6 +493,26 @@ def test_a_result_never_comes_before_its_call(log: list[Message]):
         assert spans[0].start_ns <= span.start_ns
         assert (span.end_ns or 0) <= (spans[0].end_ns or 0)
     assert len({span.span_id for span in spans}) == len(spans)
+
+
+@given(logs())
+def test_the_derivation_finds_each_call_as_the_importer_paired_it(log: list[Message]):
+    (spans,), _ = spans_of({"messages": log})
+    derived = derive_trace(spans).tool_calls
+    found = [(call.call_id, call.tool_name, call.arguments, call.result) for call in derived]
+    assert found == calls(spans)
+    assert {call.run_id for call in derived} <= {spans[0].attributes["loopscope.run.id"]}
+    assert {call.run_source for call in derived} <= {"transcript"}
+    by_end = sorted((call for call in derived if call.end_ns), key=lambda call: call.end_ns or 0)
+    assert [call.seq for call in by_end] == list(range(1, len(by_end) + 1))
+    turns = {}
+    for call in derived:
+        before = [chat for chat in kind(spans, "chat") if (chat.end_ns or 0) < call.start_ns]
+        turns[call.span_id] = (call.turn, len(before))
+        assert call.outcome is None or call.end_ns
+        whole = call.arguments is not None and (call.result is not None or call.end_ns is None)
+        assert call.content_state == ("full" if whole else "missing")
+    assert all(turn == expected for turn, expected in turns.values())
 
 
 def messages(span: SpanRecord, direction: str) -> list[dict[str, Any]]:
