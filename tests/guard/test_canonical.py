@@ -19,6 +19,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from json_values import json_objects, json_values, respell, same, scalars, tricky_text
+
 from loopscope.guard import canonical_arguments, fingerprint, result_hash, scope_key
 
 EQUAL = [
@@ -208,7 +209,7 @@ def test_a_cycle_is_named_and_not_followed():
 
 def test_a_shared_object_is_no_cycle():
     shared = {"x": 1}
-    assert canonical_arguments({"a": shared, "b": [shared]}) == '{"a":{"x":1},"b":[{"x":1}]}'
+    assert canonical_arguments({"a": shared, "b": (shared,)}) == '{"a":{"x":1},"b":[{"x":1}]}'
 
 
 class Colour(enum.Enum):
@@ -298,7 +299,7 @@ def test_subclasses_of_json_types_are_what_they_hold():
             return "something else"
 
     assert canonical_arguments([Text("x"), Level.HIGH]) == '["x","high"]'
-    assert canonical_arguments({Level.HIGH: 1}) == '{"high":1}'
+    assert canonical_arguments({Level.HIGH: 1, Text("z"): 2}) == '{"high":1,"z":2}'
 
 
 STRANGE = [Hostile, HostileMapping, object, lambda: sys, lambda: print, lambda: Bag, lambda: 10**5000]

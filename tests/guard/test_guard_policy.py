@@ -11,6 +11,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from loopscope.guard import (
     DEFAULT_METADATA_KEYS,
     INHERIT,

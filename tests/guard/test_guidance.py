@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from loopscope.guard import (
     ABORT_MARKER,
     GUIDANCE_MARKER,
