@@ -6,10 +6,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["as_int", "as_text", "block_text", "dump", "first", "first_int", "first_text", "load"]
+__all__ = [
+    "PLACEHOLDERS",
+    "as_int",
+    "as_text",
+    "block_text",
+    "dump",
+    "first",
+    "first_int",
+    "first_text",
+    "load",
+]
 
 # What instrumentations write where they were told not to write the value, or had none.
-_PLACEHOLDERS = frozenset({"<not specified>", "__REDACTED__", "<REDACTED>", "[REDACTED]"})
+PLACEHOLDERS = frozenset({"<not specified>", "__REDACTED__", "<REDACTED>", "[REDACTED]"})
 _INT64 = 1 << 63
 # JSON text above this is not parsed: nothing we look for is that large, and hostile text may be.
 _MAX_JSON = 64 * 1024 * 1024
@@ -19,7 +29,7 @@ def first(attributes: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, Any]
     """The first key that is present with a value that is no placeholder, and the value."""
     for key in keys:
         value = attributes.get(key)
-        if value is not None and not (isinstance(value, str) and value in _PLACEHOLDERS):
+        if value is not None and not (isinstance(value, str) and value in PLACEHOLDERS):
             return key, value
     return None
 
@@ -49,7 +59,7 @@ def first_int(attributes: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 def as_text(value: Any) -> str | None:
     """A name or an id: text that is not blank and no placeholder, or a whole number; else None."""
     if isinstance(value, str):
-        return value if value not in _PLACEHOLDERS and not value.isspace() and value else None
+        return value if value not in PLACEHOLDERS and not value.isspace() and value else None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return None

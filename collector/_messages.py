@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._attributes import dump, first, load
+from ._attributes import PLACEHOLDERS, dump, first, load
 from ._flattened import read_flattened
 from ._records import LogRecord, SpanRecord
 from .dialects import Keys, openinference, openllmetry, vercel_ai
@@ -54,6 +54,7 @@ class MessageReader:
     """
 
     def __init__(self) -> None:
+        self._recorded: dict[str, bool] = {}
         self._last: dict[str, tuple[str, list[str], list[int]]] = {}
 
     def read(self, span: SpanRecord, logs: Sequence[LogRecord] = ()) -> Messages:
@@ -71,7 +72,21 @@ class MessageReader:
             found.input = _from_bodies(attributes, Keys.input_bodies)
         if found.output is None:
             found.output = _from_bodies(attributes, Keys.output_bodies)
+        if found.input and not self._any_recorded(found.input):
+            found.input = None
+        if found.output and not self._any_recorded(found.output):
+            found.output = None
         return found
+
+    def _any_recorded(self, texts: list[str]) -> bool:
+        """Is there content in any message? Where capture is off some write messages of a role only."""
+        for text in texts:
+            recorded = self._recorded.get(text)
+            if recorded is None:
+                recorded = self._recorded[text] = _is_recorded(load(text))
+            if recorded:
+                return True
+        return False
 
     # -- attributes that hold a list ----------------------------------------------------------
 
@@ -199,6 +214,40 @@ def _skip_space(text: str, position: int) -> int:
     while text[position : position + 1] in (" ", "\n", "\r", "\t"):
         position += 1
     return position
+
+
+_LABELS = frozenset({"role", "name", "finish_reason", "id", "tool_call_id", "index", "type"})
+
+
+def _is_recorded(message: Any) -> bool:
+    """Does a message hold content, be it empty, or only labels and placeholders?"""
+    if not isinstance(message, dict):
+        return message is not None
+    for key, value in message.items():
+        if value is None or key in _LABELS or (isinstance(value, str) and value in PLACEHOLDERS):
+            continue
+        if key == "tool_calls" and isinstance(value, list):
+            if any(_has_arguments(call) for call in value):
+                return True
+        elif not (isinstance(value, list) and value and all(_is_hidden(part) for part in value)):
+            return True
+    return False
+
+
+def _has_arguments(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    holder = function if isinstance(function, dict) else call
+    return not isinstance(holder, dict) or any(
+        holder.get(key) is not None for key in ("arguments", "args", "input")
+    )
+
+
+def _is_hidden(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and part.get("type", "text") == "text"
+        and any(isinstance(part.get(key), str) and part[key] in PLACEHOLDERS for key in ("text", "content"))
+    )
 
 
 def _with_system(messages: list[str], system: Any) -> list[str]:

@@ -148,7 +148,7 @@ def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageR
         failure.failed = True
     if failure.failed is True and failure.http_status is None:
         failure.http_status = http_status_in(failure.error_type, failure.text)
-    if failure.failed is True and (node.frame or _says_nothing(messages.output)):
+    if failure.failed is True and node.frame:
         messages.output = None
     usage = _usage(attributes)
     return RequestDraft(
@@ -164,13 +164,6 @@ def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageR
         dialect=dialect_of(span),
         agent_name=first_text(attributes, Keys.agent) or node.agent_name,
         service_name=as_text(span.resource.get("service.name")),
-    )
-
-
-def _says_nothing(output: Sequence[str] | None) -> bool:
-    """Some instrumentations write an answer without content where none came."""
-    return output is not None and all(
-        len(text) < 40 and load(text) == {"role": "assistant"} for text in output
     )
 
 

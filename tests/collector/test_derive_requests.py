@@ -86,7 +86,7 @@ def test_flattened_messages_that_lost_attributes_are_partial() -> None:
         "llm.token_count.prompt": 1,
         "llm.output_messages.0.message.content": "ho",
     }
-    late = {"llm.input_messages.46.message.role": "user", "llm.input_messages.47.message.role": "assistant"}
+    late = {f"llm.input_messages.{number}.message.content": "hi" for number in (46, 47)}
     request = request_of(span("llm", attrs=attrs | late, dropped_attributes=169))
     assert (len(request.input_messages or []), request.content_state) == (2, "truncated")
     request = request_of(span("llm", attrs=attrs | late))
@@ -142,6 +142,33 @@ def test_a_refused_request_without_messages_has_none() -> None:
 def test_an_answer_that_says_nothing_to_a_refused_request() -> None:
     request = request_of(chat([USER], [{"role": "assistant"}], status=2))
     assert request.output_messages is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "finish_reason": "tool_calls"},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": "__REDACTED__"},
+        {"role": "assistant", "content": [{"type": "text", "text": "__REDACTED__"}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "search"}}],
+        },
+    ],
+)
+def test_messages_without_content_are_missing(message: dict[str, Any]) -> None:
+    request = request_of(chat([message, message], [message]))
+    assert (request.input_messages, request.output_messages, request.content_state) == (None, None, "missing")
+    request = request_of(chat([message, USER], [message]))
+    assert len(request.input_messages or []) == 2
+
+
+@pytest.mark.parametrize(
+    "message", [{"role": "assistant", "parts": []}, {"role": "assistant", "content": ""}]
+)
+def test_an_empty_message_is_not_missing(message: dict[str, Any]) -> None:
+    assert request_of(chat([USER], [message])).content_state == "full"
 
 
 def test_an_exception_event_without_an_answer() -> None:
