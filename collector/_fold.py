@@ -7,6 +7,8 @@ A round takes a bounded batch of segments and goes through it in four steps:
 3. decide which records are news, derive the traces from all records   (not held)
 4. write everything in one transaction, if no other fold came between  (held, writing)
 
+A small batch goes through all of it in one hold, because opening the file costs more than the work.
+
 Only after the commit are the segments deleted. A crash before it changes nothing; a crash after it leaves
 segments whose names are in `folded_segments`, or whose records replace themselves.
 """
@@ -50,6 +52,7 @@ BATCH_BYTES = 4 << 20
 LARGE_TRACE = 2_000  # spans; larger ones are not derived anew at every fold
 _ROUND_SPANS = 20_000  # spans that one round derives, so that memory stays bounded
 _COST_SHARE = 10  # a large trace is derived again after ten times what it cost the last time
+_SMALL_BYTES = 128 << 10  # a batch that is stored in one hold
 _QUIET_TRIES = 3  # rounds lost to other folds before the file is held for a whole round
 
 
@@ -153,6 +156,7 @@ class _Plan:
     whole: list[TraceState] = field(default_factory=list)
     later: dict[str, TraceState] = field(default_factory=dict)  # touched, but only noted as stale
     left_over: bool = False  # there are more to derive right after this round
+    stale: bool = False  # traces wait for derivation after this round, for whatever reason
 
 
 class _Fold:
@@ -167,6 +171,7 @@ class _Fold:
         self.settle = settle
         self.result = FoldResult()
         self.careful = 0  # segments that are still to be taken one by one, after one of them failed
+        self.stale = True  # whether traces may wait for derivation; unknown before the first look
 
     def run(self, max_bytes: int, stop: Callable[[], bool]) -> None:
         left_over = False
@@ -178,7 +183,7 @@ class _Fold:
                 left_over |= self.round(batch)
             elif not self.feed.exhausted:
                 continue
-            elif left_over or (self.settle and self.store.path.exists()) or self.pace.ripe():
+            elif left_over or (self.settle and self.stale and self.store.path.exists()) or self.pace.ripe():
                 left_over = self.round(batch)
                 if not left_over:
                     return
@@ -223,7 +228,8 @@ class _Fold:
         tries = 0
         while True:
             alone = tries >= _QUIET_TRIES
-            with self.store.lease() if alone else nullcontext(), gate.writing if alone else nullcontext():
+            one_hold = alone or batch.size <= _SMALL_BYTES
+            with self.store.lease() if one_hold else nullcontext(), gate.writing if alone else nullcontext():
                 try:
                     return self._attempt(batch, taken)
                 except _Retry:
@@ -247,6 +253,7 @@ class _Fold:
             plan = self._plan(batch, states)
             known = [state for state in plan.whole if state.trace_id in states]
             stored = load(con, known, _span_keys(batch, plan, states), _log_keys(batch, plan, states))
+        self.stale = plan.stale
 
         changes = Changes(contents, segments=[path.name for path in batch.segments], drops=batch.drops)
         changes.known_traces = {state.trace_id for state in known} | (plan.later.keys() & states.keys())
@@ -305,6 +312,8 @@ class _Fold:
             elif not last:
                 plan.later[trace_id] = state
         self.pace.waiting.update(plan.later)
+        chosen = {state.trace_id for state in plan.whole}
+        plan.stale = bool(plan.later) or any(s.stale and s.trace_id not in chosen for s in states.values())
         return plan
 
     def _derive(self, records: _Records, plan: _Plan, changes: Changes) -> None:

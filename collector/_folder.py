@@ -72,6 +72,9 @@ class _Lock:
     def release(self) -> None:
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
+            fcntl.flock(
+                self._descriptor, fcntl.LOCK_UN
+            )  # also where a child that was just forked has it open
             self._close()
 
     def _close(self) -> None:

@@ -3,6 +3,9 @@
 DuckDB lets one process at a time hold a database file, readers included. So nobody holds
 it for long: take it, work, let go. Inside a process all threads share one open database,
 each with a cursor of its own; it is opened for the first and closed after the last.
+
+The lock is a POSIX record lock, which a process loses when it closes *any* descriptor of the file. So
+no code of this package opens a database file by itself (to copy it, or to look at its first bytes).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import random
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,11 +29,15 @@ from ._schema import SCHEMA_VERSION
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Turnstile", "connect", "describe_process", "turnstile"]
+__all__ = ["OpenInProcessError", "Turnstile", "connect", "describe_process", "turnstile"]
 
 # Waits between attempts: the holders that matter are folds (up to 200 ms) and page queries.
 _FIRST_WAIT = 0.004
 _LONGEST_WAIT = 0.08
+
+
+class OpenInProcessError(StoreBusyError):
+    """This process has the file open already, through a connection that is not ours."""
 
 
 class Turnstile:
@@ -40,7 +48,7 @@ class Turnstile:
         self.lock = threading.RLock()
         self.writing = threading.RLock()
         self.connection: DuckDBPyConnection | None = None
-        self.inside = 0
+        self.inside: Counter[int] = Counter()  # leases by thread
         self.known: tuple[int, int] | None = None  # device and inode of a file already looked at
 
     @contextmanager
@@ -51,26 +59,27 @@ class Turnstile:
         deadline = time.monotonic() + timeout
         if not self.lock.acquire(timeout=max(timeout, 0.0)):
             raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
+        pid, thread = os.getpid(), threading.get_ident()
         try:
             connection = self.connection
             if connection is None:
                 connection = self.connection = open_(self, deadline)
             cursor = connection.cursor()
-            self.inside += 1
+            self.inside[thread] += 1
         finally:
             self.lock.release()
-        pid = os.getpid()
         try:
             yield cursor
         finally:
             if os.getpid() == pid:  # a child forked in here has no part in the file
-                self._leave(cursor)
+                self._leave(cursor, thread)
 
-    def _leave(self, cursor: DuckDBPyConnection) -> None:
+    def _leave(self, cursor: DuckDBPyConnection, thread: int) -> None:
         with self.lock:
             cursor.close()
-            self.inside -= 1
-            if self.inside == 0 and self.connection is not None:
+            self.inside[thread] -= 1
+            self.inside += Counter()  # drops zeros
+            if not self.inside and self.connection is not None:
                 connection, self.connection = self.connection, None
                 connection.close()
 
@@ -80,24 +89,63 @@ _turnstiles_lock = threading.Lock()
 
 
 def turnstile(path: str | os.PathLike[str]) -> Turnstile:
-    """The one turnstile of this process for a database file."""
+    """The one turnstile of this process for a database file.
+
+    Raises:
+        StoreBusyError: the file was open when this process was forked.
+    """
     key = os.path.realpath(path)
     with _turnstiles_lock:
+        if key in _inherited:
+            raise StoreBusyError(
+                f"{path} was in use when PID {os.getppid()} forked this process, so it cannot be opened here."
+                " Start the process in another way (spawn).",
+                path=os.fspath(path),
+            )
         return _turnstiles.setdefault(key, Turnstile(os.fspath(path)))
 
 
-def _forget_after_fork() -> None:
-    # A child that used, or even closed, an inherited connection would be a second writer. The objects are
-    # kept alive for ever, because their destructor closes the database too.
+# -- fork ---------------------------------------------------------------------------------------------
+# A child that used, or even closed, an inherited connection would be a second writer. And duckdb.connect in
+# the child would give it that very connection, because DuckDB remembers open databases by their path.
+
+_FORK_WAIT = 1.0  # seconds a fork waits for leases of other threads to end
+_paused: dict[int, list[Turnstile]] = {}  # by the thread that forks
+_inherited: set[str] = set()
+
+
+def _before_fork() -> None:
+    deadline = time.monotonic() + _FORK_WAIT
+    paused = _paused.setdefault(threading.get_ident(), [])
+    for gate in list(_turnstiles.values()):
+        while gate.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            if not gate.inside or threading.get_ident() in gate.inside or time.monotonic() >= deadline:
+                paused.append(gate)
+                break
+            gate.lock.release()
+            time.sleep(_FIRST_WAIT)
+
+
+def _after_fork_in_parent() -> None:
+    for gate in _paused.pop(threading.get_ident(), ()):
+        gate.lock.release()
+
+
+def _after_fork_in_child() -> None:
     global _turnstiles_lock  # noqa: PLW0603
     _turnstiles_lock = threading.Lock()
-    for gate in _turnstiles.values():
+    _paused.clear()
+    for key, gate in _turnstiles.items():
         if gate.connection is not None:
+            _inherited.add(key)
+            # Kept alive for ever: the destructor would close the database, that is, write to it.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(gate.connection))
     _turnstiles.clear()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
 
 
 def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyConnection:
@@ -117,6 +165,8 @@ def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyC
             return duckdb.connect(path, read_only=read_only)
         except duckdb.Error as error:
             text = str(error)
+            if read_only and _MIXED in text:
+                raise OpenInProcessError(str(_busy(path, _holder(path, text), 0.0)), path=path) from error
             if not _is_busy(text):
                 raise _cannot_open(path, text) from error
             if time.monotonic() >= deadline:
@@ -126,8 +176,11 @@ def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyC
         wait = min(wait * 1.6, _LONGEST_WAIT)
 
 
+_MIXED = "with a different configuration"
+
+
 def _is_busy(text: str) -> bool:
-    return "Could not set lock on file" in text or "with a different configuration" in text
+    return "Could not set lock on file" in text or _MIXED in text
 
 
 def _cannot_open(path: str, text: str) -> StoreError:
@@ -157,7 +210,7 @@ def _busy(path: str, holder: str | None, waited: float) -> StoreBusyError:
 
 
 def _holder(path: str, text: str) -> str | None:
-    if "with a different configuration" in text:
+    if _MIXED in text:
         return (
             f"this process itself (PID {os.getpid()}): it opened the file with duckdb.connect in another way"
         )

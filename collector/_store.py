@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..guard import StoreError
-from ._lease import Turnstile, connect, turnstile
+from ._lease import OpenInProcessError, Turnstile, connect, turnstile
 from ._schema import create_schema, schema_version, upgrade_schema
 
 if TYPE_CHECKING:
@@ -77,14 +77,17 @@ class Store:
         Writers of one process take turns. The commit makes `version()` grow.
         """
         with self.lease(timeout=timeout) as cursor, turnstile(self.path).writing:
+            pid = os.getpid()
             cursor.execute("BEGIN")
             try:
                 yield cursor
-                grow(cursor, "version")
-                cursor.execute("COMMIT")
+                if os.getpid() == pid:  # a child forked in here has no part in the transaction
+                    grow(cursor, "version")
+                    cursor.execute("COMMIT")
             except BaseException:
                 with suppress(Exception):
-                    cursor.execute("ROLLBACK")
+                    if os.getpid() == pid:
+                        cursor.execute("ROLLBACK")
                 raise
 
     def version(self) -> int:
@@ -120,7 +123,8 @@ class Store:
         identity = (status.st_dev, status.st_ino)
         if gate.known != identity:
             # A file of somebody else's is looked at read-only: opening it to write could already change it.
-            with connect(path, deadline, read_only=True) as looker:
+            # Where code of this process has it open to write, that has happened.
+            with suppress(OpenInProcessError), connect(path, deadline, read_only=True) as looker:
                 schema_version(looker, path)
         connection = connect(path, deadline)
         try:
