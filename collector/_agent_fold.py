@@ -45,7 +45,6 @@ class AgentFold:
         self._thread: threading.Thread | None = None
         self._mine: deque[tuple[float, Path]] = deque()  # (monotonic time of writing, segment)
         self._asked = False
-        self._closed = False
         self._ending = False
         self._folding = threading.Lock()
         self._folder: Folder | None = None
@@ -61,7 +60,7 @@ class AgentFold:
         """A segment of this process is in the spool."""
         with self._lock:
             self._mine.append((time.monotonic(), segment))
-            if self._thread is None and not self._closed:
+            if self._thread is None and not self._ending:
                 thread = threading.Thread(target=self._run, name="loopscope-fold", daemon=True)
                 try:
                     thread.start()
@@ -78,29 +77,25 @@ class AgentFold:
     def finish(self, seconds: float) -> int:
         """Fold until no segment of this process is left, for about `seconds`; how many are left.
 
-        From here on nothing is folded in the background: a thread that is inside of DuckDB when the
-        interpreter ends takes the process down with it (the unwinding of its stack ends in abort()).
-        Call it again where spans came later.
+        The background thread ends here: if it were inside of DuckDB when the interpreter ends, the
+        unwinding of its stack would end in abort(). Call `finish` again where spans came later.
         """
         self._ending = True
+        self._wake.set()
         try:
             return self._finish(time.monotonic() + seconds)
         finally:
             self._deadline = 0.0  # a fold that is under way ends after its present round
-            if self._folding.acquire(timeout=_ROUND_SECONDS):
-                self._folding.release()
+            if self._thread is not None:
+                self._thread.join(_ROUND_SECONDS)
 
     def _finish(self, deadline: float) -> int:
-        trouble = ""
+        trouble = None
         while self._left() or self._unsettled:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
-            try:
-                self._fold(remaining, settle=True)
-                trouble = ""
-            except (LoopscopeError, OSError) as error:
-                trouble = f" ({error})"
+            trouble = self._fold(remaining, settle=True)
             if self._left():
                 time.sleep(_RETRY_EVERY)
         left = self._left()
@@ -109,14 +104,9 @@ class AgentFold:
                 "%d segment(s) stay in %s.spool%s; the next agent or command on that database takes them in",
                 left,
                 self._db_path,
-                trouble,
+                f" ({trouble})" if trouble else "",
             )
         return left
-
-    def close(self) -> None:
-        """End the thread."""
-        self._closed = True
-        self._wake.set()
 
     def _left(self) -> int:
         with self._lock:
@@ -125,36 +115,35 @@ class AgentFold:
             return len(self._mine)
 
     def _run(self) -> None:
-        while not self._closed:
+        while not self._ending:
             self._wake.wait(_LOOK_EVERY if self._mine else None)
             self._wake.clear()
-            try:
+            if not self._ending and self._left():
                 self._look()
-            except Exception as error:  # noqa: BLE001  folding is a service to the agent, never its problem
-                _logger.debug("folding %s failed, to be tried again: %s", self._db_path, error)
-                self._next_try = time.monotonic() + UNCLAIMED_AFTER
 
     def _look(self) -> None:
-        if self._ending or not self._left():
-            return
         now = time.monotonic()
         with self._lock:
             waited = now - self._mine[0][0] if self._mine else 0.0
         if (self._asked or waited >= UNCLAIMED_AFTER) and now >= self._next_try:
             self._asked = False
-            self._next_try = now + _MIN_PAUSE
-            self._fold(UNCLAIMED_AFTER, settle=False)
+            trouble = self._fold(UNCLAIMED_AFTER, settle=False)
+            self._next_try = now + (UNCLAIMED_AFTER if trouble else _MIN_PAUSE)
 
-    def _fold(self, seconds: float, *, settle: bool) -> None:
-        """Fold for `seconds` at most, unless another process does. Raises LoopscopeError or OSError."""
-        from ._folder import Folder  # with DuckDB: not before an agent needs it
-        from ._store import Store
+    def _fold(self, seconds: float, *, settle: bool) -> str | None:
+        """Fold for `seconds` at most, unless another process does. Returns what went wrong.
 
+        Nothing is raised: a traceback would keep connections alive in frames that end outside the lock.
+        """
         if not self._folding.acquire(timeout=seconds):
-            return
+            return None
         try:
             if self._ending and not settle:
-                return
+                return None
+            # With DuckDB behind it: not before an agent needs it.
+            from ._folder import Folder
+            from ._store import Store
+
             if self._folder is None:
                 store = Store(self._db_path)
                 self._folder = Folder(store, role="agent", stop=lambda: time.monotonic() > self._deadline)
@@ -163,5 +152,10 @@ class AgentFold:
             done = self._folder.try_fold(settle=settle)
             # Where another process folds, what is left to derive is its business too.
             self._unsettled = done is not None and not settle
+        except (LoopscopeError, OSError) as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001  folding is a service to the agent, never its problem
+            return f"{type(error).__name__}: {error}"
         finally:
             self._folding.release()
+        return None

@@ -82,7 +82,6 @@ class DuckDBSpanExporter(SpanExporter):
             self._folds.finish(EXIT_SECONDS)
         except Exception:
             _logger.exception("spans could not be folded at the end")
-        self._folds.close()
 
     def _export(self, spans: Sequence[ReadableSpan]) -> None:
         records: list[tuple[ReadableSpan, bytes]] = []
