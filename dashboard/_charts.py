@@ -77,38 +77,43 @@ def calls_over_time(
     middles = [when(bucket.start_ns + bucket_ns // 2) for bucket in buckets]
     width = bucket_ns / 1e6 * 0.9
     for action, mark in VERDICTS.items():
-        values = [getattr(bucket, action) for bucket in buckets]
+        # None and not 0: an empty bar with an outline would show as a line.
+        values = [getattr(bucket, action) or None for bucket in buckets]
         if any(values):
-            figure.add_bar(
-                x=middles, y=values, width=width, name=f"{mark.glyph} {mark.name}", marker=_bar(action)
-            )
-    began: dict[int, int] = {}
-    for incident in incidents:
-        began[_bucket_of(incident.first_ns, buckets, bucket_ns)] = (
-            began.get(_bucket_of(incident.first_ns, buckets, bucket_ns), 0) + 1
-        )
-    began.pop(-1, None)
-    if began:
-        tops = [sum(getattr(buckets[index], action) for action in VERDICTS) for index in began]
-        figure.add_scatter(
-            x=[middles[index] for index in began],
-            y=[top + max(tops) * 0.07 for top in tops],
-            mode="markers",
-            name="◆ incidents begin",
-            marker={"symbol": "diamond", "size": 9, "color": ACCENT},
-            customdata=list(began.values()),
-            hovertemplate="%{customdata}<extra>◆ incidents begin</extra>",
-        )
+            name = f"{mark.glyph} {mark.name}"
+            figure.add_bar(x=middles, y=values, width=width, name=name, marker=_bar(action))
+    _beginnings(figure, buckets, bucket_ns, incidents)
     figure.update_yaxes(title="calls", rangemode="tozero")
     figure.update_xaxes(title=f"UTC · {duration(bucket_ns)} a bar", showgrid=False)
+    if buckets:
+        first, last = buckets[0].start_ns - bucket_ns // 4, buckets[-1].start_ns + bucket_ns * 5 // 4
+        figure.update_xaxes(range=[when(first), when(last)])
     return figure
 
 
-def _bucket_of(ns: int, buckets: Sequence[TimeBucket], bucket_ns: int) -> int:
-    if not buckets:
-        return -1
-    index = (ns - buckets[0].start_ns) // bucket_ns
-    return index if 0 <= index < len(buckets) else -1
+def _beginnings(
+    figure: go.Figure, buckets: Sequence[TimeBucket], bucket_ns: int, incidents: Iterable[Incident]
+) -> None:
+    """A mark above each bucket in which an incident began. Buckets without calls are not in the list."""
+    known = {bucket.start_ns: bucket for bucket in buckets}
+    origin = buckets[0].start_ns if buckets else 0
+    began: dict[int, int] = {}
+    for incident in incidents:
+        start = origin + (incident.first_ns - origin) // bucket_ns * bucket_ns
+        if start in known:
+            began[start] = began.get(start, 0) + 1
+    if not began:
+        return
+    tops = {start: sum(getattr(bucket, action) for action in VERDICTS) for start, bucket in known.items()}
+    figure.add_scatter(
+        x=[when(start + bucket_ns // 2) for start in began],
+        y=[tops[start] + max(tops.values()) * 0.06 for start in began],
+        mode="markers",
+        name="◆ incidents begin",
+        marker={"symbol": "diamond", "size": 9, "color": ACCENT},
+        customdata=list(began.values()),
+        hovertemplate="%{customdata}<extra>◆ incidents begin</extra>",
+    )
 
 
 def _bar(action: str) -> dict[str, Any]:

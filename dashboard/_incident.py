@@ -94,6 +94,10 @@ def _figures(detail: IncidentDetail) -> None:
                 f"{mark.glyph} {mark.name.capitalize()} falls",
                 "nowhere" if number is None else f"call {number} of {one.calls}",
                 note=_falls_note(one, action, number),
+                help=None
+                if one.exact or number is None
+                else "Projected: an earlier intervention, which the recorded agent did not see, might have "
+                "changed how the run went on.",
             )
 
 
@@ -102,7 +106,7 @@ def _falls_note(one: Incident, action: str, number: int | None) -> str:
         return (
             "not reached under this policy" if one.after_block in (None, 0) else "the run was blocked before"
         )
-    sure = "exact" if one.exact else "projected: an earlier intervention might have changed the run"
+    sure = "exact" if one.exact else "projected"
     after = f"; {count(one.after_block, 'call')} after it" if action == "block" and one.after_block else ""
     return sure + after
 
@@ -152,7 +156,7 @@ def _calls(detail: IncidentDetail) -> None:
         on_select="rerun",
         selection_mode="single-row-required",
         selection_default={"selection": {"rows": [_first_look(entries)]}},
-        height=min(38 + 35 * len(entries), 560),
+        height="content" if len(entries) <= 15 else 560,
         column_config={
             "number": text("Call", width=50, help="Number among the incident's calls; empty: lay in between"),
             "verdict": _ui.verdict_column(),
@@ -169,8 +173,10 @@ def _calls(detail: IncidentDetail) -> None:
 
 
 def _first_look(entries: Sequence[IncidentCall]) -> int:
-    """Open on the first repeat: the first line that has something to be compared with."""
-    return next((index for index, entry in enumerate(entries) if (entry.number or 0) >= 2), 0)
+    """Open on the first nudge, else on the first repeat: a line that has something to be compared with."""
+    repeats = [index for index, entry in enumerate(entries) if entry.member and entry.arguments_change]
+    nudged = [index for index in repeats if entries[index].action == "nudge"]
+    return (nudged or repeats or [0])[0]
 
 
 def _cell(text: str | None) -> str:
@@ -227,7 +233,7 @@ def _compare(detail: IncidentDetail, entry: IncidentCall) -> None:
                     _sized(f"{label} of this call", size), value, key=f"{field}_{key}", language=language
                 )
             _changes(change)
-        if call.error_message and call.error_message != call.result:
+        if call.error_message and call.error_message not in (call.result or ""):
             _ui.text_box("Error", call.error_message, key=f"error_{key}")
 
 

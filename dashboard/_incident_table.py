@@ -89,14 +89,14 @@ def draw(
             "tokens": st.column_config.NumberColumn(
                 "Tokens", help="Of the requests in between", format="localized", width=75
             ),
-            "cost": st.column_config.NumberColumn("Cost", format="dollar", width=70),
+            "ending": st.column_config.TextColumn("Ended", width=105),
             "nudge": st.column_config.TextColumn(
                 "▲ Nudge", help="Number of its first nudged call; ≈ projected", width=70
             ),
             "block": st.column_config.TextColumn(
                 "■ Block", help="Number of its blocked call; ≈ projected", width=70
             ),
-            "ending": st.column_config.TextColumn("Ended", width=105),
+            "cost": st.column_config.NumberColumn("Cost", format="dollar", width=70),
             "how": st.column_config.TextColumn("How it ended", width=170),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
             "service": st.column_config.TextColumn("Service", width=130),

@@ -100,7 +100,7 @@ def _effect(now: ReplayResult, before: ReplayResult, same: bool) -> None:
         ("calls_avoidable", "Calls spared", "up", "after a block, brought nothing new"),
         ("calls_lost", "Calls lost", "down", "after a block, brought something new"),
     )
-    with _ui.figures(150):
+    with _ui.figures(4, 150):
         for field, label, good, means in figures:
             value, exact, note = getattr(now.totals, field), getattr(now.exact, field), means
             if field.startswith("runs") and value:

@@ -56,9 +56,9 @@ def section(title: str, note: str | None = None) -> None:
 
 
 @contextmanager
-def figures(narrowest: int = 165) -> Iterator[None]:
-    """A row of figures that wraps where one would get narrower than `narrowest` pixels."""
-    with st.grid("auto", min_column_width=narrowest, gap="small"):
+def figures(number: int = 5, narrowest: int = 165) -> Iterator[None]:
+    """A row of `number` figures that wraps where one would get narrower than `narrowest` pixels."""
+    with st.grid(number, min_column_width=narrowest, gap="small"):
         yield
 
 

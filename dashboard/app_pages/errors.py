@@ -129,6 +129,10 @@ def _texts(seen: ErrorBreakdown) -> None:
             _ui.text_box(f"Sample {number + 1}", sample, key=f"sample_{chosen}_{number}", limit=1000)
 
 
+def _sentence(text: str) -> str:
+    return plain(text[:1].upper() + text[1:], 300)
+
+
 def _counted(counted: int, calls: int) -> str:
     if counted == calls:
         return "· counted"
@@ -150,7 +154,7 @@ def _not_counted(seen: ErrorBreakdown) -> None:
             "reason": [
                 _REASONS.get(reason.reason, reason.reason.replace("_", " ")) for reason in seen.not_counted
             ],
-            "explanation": [plain(reason.explanation, 300) for reason in seen.not_counted],
+            "explanation": [_sentence(reason.explanation) for reason in seen.not_counted],
         }
     )
     _ui.table(

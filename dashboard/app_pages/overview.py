@@ -16,6 +16,7 @@ view, saved = _filters.current_view(), _policy.saved()
 def main() -> None:
     with _data.reader() as ask:
         seen = ask.overview(saved.policy, view.filters)
+        incidents = ask.incidents(saved.policy, view.filters)
         ask.release()
     if not seen.figures.calls and not seen.figures.requests and not seen.coverage.calls_not_ended:
         _snippets.nothing_here(
@@ -30,7 +31,7 @@ def main() -> None:
         f"Each call as the policy in force judges it ({_policy.name(saved.policy)}). Times are UTC.",
     )
     _charts.show(
-        _charts.calls_over_time(seen.buckets, seen.bucket_ns, seen.incidents),
+        _charts.calls_over_time(seen.buckets, seen.bucket_ns, incidents),
         key="calls_over_time",
         alt="Calls over time, stacked by the guard's verdict",
     )

@@ -39,6 +39,7 @@ def main() -> None:
     if not seen.failed:
         st.caption("Refused and failed requests would be listed here.")
         return
+    st.caption("Whether a repaired history would have saved them is not judged in this version.")
     _ui.section(
         "By status", "HTTP status of the failed requests; none where no answer came or none was recorded."
     )
@@ -54,13 +55,14 @@ def _said(seen: FailedRequests) -> str:
     refused = seen.by_status.get("400", 0)
     text = f"{seen.failed:,} of {count(seen.requests, 'request')} to a model failed"
     if refused:
-        text += f"; {refused:,} refused as malformed (HTTP 400)"
-    return f"{text}. Whether a repaired history would have saved them is not judged in this version."
+        part = "all" if refused == seen.failed else f"{refused:,}"
+        text += f", {part} of them refused as malformed (HTTP 400)"
+    return f"{text}."
 
 
 def _figures(seen: FailedRequests) -> None:
     refused = seen.by_status.get("400", 0)
-    with _ui.figures():
+    with _ui.figures(4):
         _ui.figure("Requests", f"{seen.requests:,}", note=f"in {view.period}")
         _ui.figure("Failed", f"{seen.failed:,}", note=f"{seen.failed / seen.requests:.1%} of all")
         _ui.figure("HTTP 400", f"{refused:,}", note="the provider called them malformed")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
+
 from loopscope.dashboard import _charts
 from loopscope.replay import ErrorBucket, ErrorCell, NamedCount, SweepRow, TimeBucket, Totals
 
@@ -24,10 +26,10 @@ def test_calls_over_time_stacks_every_verdict_in_its_colour():
     bars = {bar.name: list(bar.y) for bar in figure.data}
     assert bars == {
         "· allowed": [5, 7],
-        "○ not counted": [3, 0],
-        "▲ nudge": [2, 0],
-        "■ block": [1, 0],
-        "□ after block": [4, 0],
+        "○ not counted": [3, None],
+        "▲ nudge": [2, None],
+        "■ block": [1, None],
+        "□ after block": [4, None],
     }
     assert figure.layout.barmode == "stack"
 
@@ -37,8 +39,24 @@ def test_calls_over_time_leaves_out_verdicts_that_do_not_occur():
     assert _charts.calls_over_time([], HOUR).data == ()
 
 
+@dataclass
+class Began:
+    first_ns: int
+
+
+def test_incidents_are_marked_above_the_bar_in_which_they_began():
+    buckets = [TimeBucket(NOON, 5), TimeBucket(NOON + 3 * HOUR, 7)]  # two empty hours in between are left out
+    begun = [Began(NOON + 1), Began(NOON + 3 * HOUR + 5), Began(NOON + 4 * HOUR - 1), Began(NOON + HOUR)]
+    marks = _charts.calls_over_time(buckets, HOUR, begun).data[-1]
+    assert marks.name == "◆ incidents begin"
+    assert list(marks.customdata) == [1, 2]
+    assert [str(x)[:16] for x in marks.x] == ["2025-07-04 12:30", "2025-07-04 15:30"]
+
+
 def test_bar_counts_keeps_names_text():
-    figure = _charts.bar_counts([NamedCount(HOSTILE, 9, 4, 1, 1), NamedCount(None, 5, 2, 0, 0)], "none recorded")
+    figure = _charts.bar_counts(
+        [NamedCount(HOSTILE, 9, 4, 1, 1), NamedCount(None, 5, 2, 0, 0)], "none recorded"
+    )
     assert "<b>bold" not in texts(figure)
     assert "<img" not in texts(figure)
     assert "&lt;b&gt;bold" in texts(figure)
@@ -64,14 +82,21 @@ def test_error_kinds_adds_up_and_sorts_by_weight():
 
 
 def test_errors_over_time_has_one_series_a_kind():
-    buckets = [ErrorBucket(NOON, "timeout", 3), ErrorBucket(NOON + HOUR, "timeout", 1), ErrorBucket(NOON, "auth", 2)]
+    buckets = [
+        ErrorBucket(NOON, "timeout", 3),
+        ErrorBucket(NOON + HOUR, "timeout", 1),
+        ErrorBucket(NOON, "auth", 2),
+    ]
     figure = _charts.errors_over_time(buckets, HOUR)
     assert [(bar.name, list(bar.y)) for bar in figure.data] == [("timeout", [3, 1]), ("auth", [2])]
 
 
 def sweep(nudges, blocks):
     return [
-        SweepRow(nudge, block, Totals(runs_blocked=10 * nudge + block)) for nudge in nudges for block in blocks if nudge < block
+        SweepRow(nudge, block, Totals(runs_blocked=10 * nudge + block))
+        for nudge in nudges
+        for block in blocks
+        if nudge < block
     ]
 
 

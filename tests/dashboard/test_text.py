@@ -8,6 +8,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from loopscope.dashboard._text import count, cut, lit, plain, plot, times
 
 hostile = st.text() | st.text(alphabet="`<>&$[]()*_:!\\\n\r\t\x1b\u202e\u200b ab", max_size=80)

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+
 from loopscope.dashboard._theme import CHOICE, SEQUENCE, VERDICTS, streamlit_options, verdict_text
 from loopscope.guard import Action
 
@@ -52,7 +53,9 @@ def test_every_action_has_a_mark_of_its_own():
 
 
 @pytest.mark.parametrize("mode", PAGES)
-@pytest.mark.parametrize("colour", sorted({mark.colour for mark in VERDICTS.values()} | {CHOICE, *SEQUENCE[:4]}))
+@pytest.mark.parametrize(
+    "colour", sorted({mark.colour for mark in VERDICTS.values()} | {CHOICE, *SEQUENCE[:4]})
+)
 def test_marks_stand_out_from_the_page(mode, colour):
     assert contrast(colour, PAGES[mode]) >= 3
 

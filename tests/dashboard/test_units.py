@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from loopscope.dashboard._units import ago, clock, duration, instant, money, size, tokens, when
 
 SECOND = 1_000_000_000
@@ -29,7 +30,15 @@ def test_duration(seconds, text):
 
 
 def test_unknown_is_said():
-    assert duration(None) == clock(None) == instant(None) == ago(None, NOON) == tokens(None) == money(None) == "unknown"
+    assert (
+        duration(None)
+        == clock(None)
+        == instant(None)
+        == ago(None, NOON)
+        == tokens(None)
+        == money(None)
+        == "unknown"
+    )
     assert when(None) is None
 
 
@@ -59,7 +68,9 @@ def test_every_duration_has_a_unit(ns):
     assert duration(ns).split()[-1] in {"ms", "s", "min", "h", "d"}
 
 
-@pytest.mark.parametrize(("count", "text"), [(812, "812 B"), (4200, "4.2 kB"), (1_300_000, "1.3 MB"), (5 * 10**11, "500 GB")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(812, "812 B"), (4200, "4.2 kB"), (1_300_000, "1.3 MB"), (5 * 10**11, "500 GB")]
+)
 def test_size(count, text):
     assert size(count) == text
 
