@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 __all__ = ["cut", "duration", "name_of", "plural", "utc", "visible"]
@@ -21,25 +21,25 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def visible(text: str, *, keep: str = "") -> str:
     """The text with everything unseen written as `\\x1b` or `\\u202e`; `keep` names what stays ("\\n\\t")."""
 
-    def escape(match: re.Match[str]) -> str:
-        character = match[0]
-        if character in keep:
-            return character
-        number = ord(character)
-        if character in _NAMED:
-            return _NAMED[character]
-        if number < 0x100:
-            return f"\\x{number:02x}"
-        return f"\\u{number:04x}" if number < 0x1_0000 else f"\\U{number:08x}"
-
-    shown = _UNSEEN.sub(escape, text)
-    if any(unicodedata.combining(character) for character in shown):
-        # More marks on one letter than any language needs run over the lines around them.
-        shown = _MARKS.sub(lambda match: match[0][:4], shown)
-    return shown
+    shown = _UNSEEN.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
+    if shown.isascii():
+        return shown
+    return _PILED_MARKS.sub(lambda match: match[0][:3] + "".join(map(_escape, match[0][3:])), shown)
 
 
-_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{5,}")
+def _escape(character: str) -> str:
+    if character in _NAMED:
+        return _NAMED[character]
+    number = ord(character)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x1_0000 else f"\\U{number:08x}"
+
+
+# More marks on one letter than any language needs run over the lines around them.
+_PILED_MARKS = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}"
+)
 
 
 def cut(text: str, limit: int, length: int | None = None) -> tuple[str, str | None]:
@@ -51,12 +51,12 @@ def cut(text: str, limit: int, length: int | None = None) -> tuple[str, str | No
     return shown, f"cut at {len(shown):,} of {whole:,} characters"
 
 
-def name_of(name: str | None, otherwise: str, limit: int = 80) -> str:
-    """A tool's or agent's name on one line."""
+def name_of(name: str | None, otherwise: str, quote: Callable[[str], str] = str, limit: int = 80) -> str:
+    """A tool's or agent's name on one line, quoted; or our own words where there is no name."""
     if not name:
         return otherwise
     shown = visible(name)
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+    return quote(shown if len(shown) <= limit else f"{shown[: limit - 1]}…")
 
 
 def plural(number: int, one: str, several: str | None = None) -> str:

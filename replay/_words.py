@@ -1,7 +1,11 @@
-"""What happened, in plain sentences."""
+"""What happened, in plain sentences.
+
+Names come from traces. `quote` marks them, so that a report can tell them from our own words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ._text import name_of, plural
@@ -10,7 +14,19 @@ from ._types import Incident, IncidentKind, RunInfo
 if TYPE_CHECKING:
     from ..guard import GuardPolicy
 
-__all__ = ["counterfactual", "ending", "incident_summary", "incident_title", "thresholds_of", "what_happened"]
+__all__ = [
+    "KIND_WORDS",
+    "Quote",
+    "counterfactual",
+    "ending",
+    "incident_summary",
+    "incident_title",
+    "thresholds_of",
+    "what_happened",
+]
+
+Quote = Callable[[str], str]
+
 
 KIND_WORDS = {
     IncidentKind.LOOP: "Loop",
@@ -21,30 +37,30 @@ KIND_WORDS = {
 }
 
 
-def incident_title(incident: Incident) -> str:
+def incident_title(incident: Incident, quote: Quote = str) -> str:
     """ "Loop: support-bot / search_docs, 8 calls"."""
-    tools = " → ".join(name_of(tool, "?") for tool in incident.tools[:5])
-    agent = name_of(incident.agent_name, "unnamed agent")
+    tools = " → ".join(name_of(tool, "?", quote) for tool in incident.tools[:5])
+    agent = name_of(incident.agent_name, "unnamed agent", quote)
     return f"{KIND_WORDS[incident.kind]}: {agent} / {tools}, {plural(incident.calls, 'call')}"
 
 
-def incident_summary(incident: Incident, run: RunInfo | None, policy: GuardPolicy) -> str:
+def incident_summary(incident: Incident, run: RunInfo | None, policy: GuardPolicy, quote: Quote = str) -> str:
     """What happened, what a guard would have done, how it ended."""
-    sentences = [f"{what_happened(incident)}; {counterfactual(incident, policy)}."]
+    sentences = [f"{what_happened(incident, quote)}; {counterfactual(incident, policy, quote)}."]
     sentences.append(ending(incident))
     if run is not None and run.guarded:
         sentences.append("The run was recorded while a guard was already at work.")
     return " ".join(sentences)
 
 
-def what_happened(incident: Incident) -> str:
+def what_happened(incident: Incident, quote: Quote = str) -> str:
     """The first half of the summary, without a full stop."""
-    agent = name_of(incident.agent_name, "The agent")
-    tool = name_of(incident.tool_name, "a tool")
+    agent = name_of(incident.agent_name, "The agent", quote)
+    tool = name_of(incident.tool_name, "a tool", quote)
     times = f"{incident.calls:,} times"
     between = " (other calls lay between)" if incident.interleaved else ""
     if incident.kind is IncidentKind.CYCLE:
-        tools = " → ".join(name_of(name, "?") for name in incident.tools[:5])
+        tools = " → ".join(name_of(name, "?", quote) for name in incident.tools[:5])
         laps = f"{incident.laps:,} times"
         return (
             f"{agent} went {laps} round the same {plural(incident.different_calls, 'call')} ({tools}) "
@@ -66,7 +82,7 @@ def what_happened(incident: Incident) -> str:
     return f"{agent} called {tool} {times} with the same arguments and got {got} each time{between}"
 
 
-def counterfactual(incident: Incident, policy: GuardPolicy) -> str:
+def counterfactual(incident: Incident, policy: GuardPolicy, quote: Quote = str) -> str:
     """What the policy would have done, without a full stop."""
     guard = f"a guard at {thresholds_of(incident, policy)}"
     after = incident.after_block or 0
@@ -77,7 +93,7 @@ def counterfactual(incident: Incident, policy: GuardPolicy) -> str:
             return f"{guard} would have blocked the run in the meantime, for another call"
         exempt = [tool for tool in incident.tools if policy.is_exempt(tool)]
         if len(exempt) == len(incident.tools):
-            return "the policy exempts " + ", ".join(name_of(tool, "?") for tool in exempt)
+            return "the policy exempts " + ", ".join(name_of(tool, "?", quote) for tool in exempt)
         if incident.outcome is not None and incident.outcome not in policy.counted_outcomes:
             return f"{guard} would not have counted them, because it does not count such errors"
         return f"{guard} would have done nothing"

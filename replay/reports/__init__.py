@@ -1,10 +1,24 @@
-"""Incident reports to take away: Markdown, self-contained HTML, JSON, CSV."""
+"""Reports to take away: Markdown, self-contained HTML, JSON, CSV.
+
+Text of a trace may hold anything. In every format it is shown as text, bounded, and a text that was
+cut says so. The same store, policy and filter give the same bytes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
+from ...guard import LoopscopeError
+from .._detail import incident_detail
 from .._filters import ALL, Filters
+from .._totals import replay
+from .._types import SCHEMA_VERSION, IncidentDetail
+from ._all import all_document
+from ._csv import incident_csv, incidents_csv
+from ._html import to_html
+from ._incident import incident_document
+from ._markdown import to_markdown
 
 if TYPE_CHECKING:
     import duckdb
@@ -14,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "report"]
 
 FORMATS = ("md", "html", "json", "csv")
+
+_TEXT_LIMIT = 20_000  # characters of one text in JSON
+_CALL_LIMIT = 1_000
 
 
 def report(
@@ -33,4 +50,30 @@ def report(
         NotFoundError: no incident has that key.
         LoopscopeError: `format` is not one of `FORMATS`.
     """
-    raise NotImplementedError
+    if format not in FORMATS:
+        raise LoopscopeError(f"there is no report format {format!r}; choose one of {', '.join(FORMATS)}")
+    if incident_key is None:
+        result = replay(con, policy, filters)
+        if format == "csv":
+            return incidents_csv(result.incidents)
+        if format == "json":
+            return _json({"kind": "report", **result.to_json()})
+        document = all_document(result, db)
+    else:
+        detail = incident_detail(con, incident_key, policy, text_limit=_TEXT_LIMIT, call_limit=_CALL_LIMIT)
+        if format == "csv":
+            return incident_csv(detail)
+        if format == "json":
+            return _json(_incident_json(detail, policy))
+        document = incident_document(detail, policy, db)
+    return to_html(document) if format == "html" else to_markdown(document)
+
+
+def _incident_json(detail: IncidentDetail, policy: GuardPolicy) -> dict[str, Any]:
+    rules = {**policy.to_dict(), "policy_hash": policy.policy_hash}
+    return {"kind": "incident", "schema_version": SCHEMA_VERSION, "policy": rules, **detail.to_json()}
+
+
+def _json(value: dict[str, Any]) -> str:
+    # ASCII only: control and bidi characters stand as \u escapes, lone surrogates too.
+    return json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
