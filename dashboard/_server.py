@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 DATABASE_VARIABLE = "LOOPSCOPE_DB"  # tells the pages which database to show
+ENDPOINT_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # and where to send spans
 RECEIVER_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # tells them where to send traces
 
 _GRACE_SECONDS = 1  # for open connections at the end
@@ -67,6 +68,7 @@ def serve(
         _check_database(db_path)
         receiver_socket = cleanup.enter_context(_listen(host, otlp_http_port, "--otlp-http-port"))
         receiver = _Server(otlp_app(db_path, loopback_only=local), receiver_socket)
+        os.environ[ENDPOINT_VARIABLE] = receiver.url
         os.environ[RECEIVER_VARIABLE] = receiver.url
         servers = [receiver]
         page_server = None
