@@ -16,6 +16,7 @@ __all__ = [
     "first_int",
     "first_text",
     "load",
+    "utf8",
 ]
 
 # What instrumentations write where they were told not to write the value, or had none.
@@ -83,6 +84,17 @@ def as_int(value: Any) -> int | None:
     elif not isinstance(value, int):
         return None
     return value if -_INT64 <= value < _INT64 else None
+
+
+def utf8(text: str | None) -> str | None:
+    """The text with lone surrogates replaced: JSON escapes can spell them, and no store can keep them."""
+    if text is None or text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
 
 
 def load(text: str) -> Any:

@@ -11,7 +11,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from ._attributes import as_text, block_text, dump, load
+from ._attributes import as_text, block_text, dump, load, utf8
 from .dialects import Keys
 from .dialects.openllmetry import ENTITY_OUTPUT
 
@@ -31,6 +31,13 @@ class Content:
     tool_name: str | None = None
     failed: bool | None = None
 
+    def valid(self) -> Content:
+        """What came out of JSON, as text that can be stored."""
+        self.text = utf8(self.text)
+        self.call_id = utf8(self.call_id)
+        self.tool_name = utf8(self.tool_name)
+        return self
+
 
 # -- arguments ----------------------------------------------------------------------------------------
 
@@ -44,11 +51,11 @@ def open_arguments(key: str, value: Any) -> Content:
         if not isinstance(parsed, dict):
             return Content(value)
         opened = _unwrap_arguments(key, parsed)
-        return Content(value) if opened is None else opened
+        return Content(value) if opened is None else opened.valid()
     if isinstance(value, dict):
         opened = _unwrap_arguments(key, value)
         if opened is not None:
-            return opened
+            return opened.valid()
     if key == "gen_ai.input.messages":
         return Content(None)  # messages, not arguments
     return Content(dump(value))
@@ -141,19 +148,19 @@ def open_result(key: str, value: Any, *, json_text: bool = False) -> Content:
         start = value.lstrip()[:1]
         if start == '"' and (json_text or key in Keys.json_results):
             parsed = load(value)
-            return Content(parsed if isinstance(parsed, str) else value)
+            return Content(parsed if isinstance(parsed, str) else value).valid()
         if start == "[" and key == "message":  # of a Strands event
             parsed = load(value)
-            return Content(value if parsed is None else _blocks_text(parsed, None))
+            return Content(value if parsed is None else _blocks_text(parsed, None)).valid()
         if start != "{" or not _may_be_wrapped_result(key, value):
             return Content(value)
         parsed = load(value)
         opened = _unwrap_result(key, parsed, 0) if isinstance(parsed, dict) else None
-        return Content(value) if opened is None else opened
+        return Content(value) if opened is None else opened.valid()
     if isinstance(value, dict):
         opened = _unwrap_result(key, value, 0)
         if opened is not None:
-            return opened
+            return opened.valid()
     return Content(dump(value))
 
 

@@ -113,11 +113,12 @@ def join_run(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange]) -> None
 def _match_answers(calls: Sequence[JoinedCall], answers: Sequence[Exchange]) -> None:
     ends = [answer.end_ns for answer in answers]
     groups: dict[Hashable, list[_Group]] = {}
+    ids_only = all(call.call_id is not None for call in calls)
     for index, answer in enumerate(answers):
         for text in answer.output or ():
             # Not through the cache: an equal answer of another turn is another request.
             for requested in facts_of(text).calls:
-                for key in _keys_of_request(requested):
+                for key in _keys_of_request(requested, ids_only=ids_only):
                     known = groups.setdefault(key, [])
                     if not known or known[-1].index != index:
                         known.append(_Group(index))
@@ -148,11 +149,11 @@ def _match_answers(calls: Sequence[JoinedCall], answers: Sequence[Exchange]) -> 
             call.arguments = requested.arguments
 
 
-def _keys_of_request(requested: Requested) -> list[Hashable]:
+def _keys_of_request(requested: Requested, *, ids_only: bool) -> list[Hashable]:
     keys: list[Hashable] = []
     if requested.call_id is not None:
         keys.append(("id", requested.call_id))
-    if requested.name is not None:
+    if requested.name is not None and not ids_only:
         keys.append(("call", requested.name, requested.key()))
         keys.append(("name", requested.name))
         bare = requested.bare()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..guard import fingerprint
-from ._attributes import as_text, block_text, dump, load
+from ._attributes import as_text, block_text, dump, load, utf8
 
 __all__ = ["MessageFacts", "Requested", "Responded", "bare_key", "facts_of"]
 
@@ -180,11 +180,12 @@ def _one_of(part: dict[str, Any], *keys: str) -> Any:
 
 def _add_call(facts: MessageFacts, call_id: Any, name: Any, arguments: Any) -> None:
     text = arguments if isinstance(arguments, str) else None if arguments is None else dump(arguments)
-    facts.calls.append(Requested(as_text(call_id), as_text(name), text))
+    facts.calls.append(Requested(utf8(as_text(call_id)), utf8(as_text(name)), utf8(text)))
 
 
 def _add_result(facts: MessageFacts, call_id: Any, name: Any, content: Any, failed: bool | None) -> None:
-    facts.results.append(Responded(as_text(call_id), as_text(name), _result_text(content), failed))
+    text = utf8(_result_text(content))
+    facts.results.append(Responded(utf8(as_text(call_id)), utf8(as_text(name)), text, failed))
 
 
 def _result_text(content: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._attributes import as_text, first_text, load
+from ._attributes import as_text, first_text, load, utf8
 from ._tree import Node
 from .dialects import Keys, Kind
 from .dialects.mcp import REQUEST_ID, SESSION
@@ -143,7 +143,7 @@ def _any_conversation(nodes: Iterable[Node]) -> str | None:
         if isinstance(metadata, str) and '_id"' in metadata:
             values = load(metadata)
             if isinstance(values, dict):
-                text = first_text(values, _METADATA_KEYS)
+                text = utf8(first_text(values, _METADATA_KEYS))
                 if text is not None:
                     return text
     return None

@@ -437,3 +437,10 @@ def test_the_last_attempt_inside_a_call_decides() -> None:
     assert call_of(outer, failed, worked).outcome == "success"
     worked.status_code, failed.status_code = 2, 1
     assert call_of(outer, failed, worked).outcome == "general_tool_error"
+
+
+def test_lone_surrogates_out_of_json_are_replaced() -> None:
+    call = call_of(traceloop('"a\\ud800b"', **{"traceloop.entity.input": '{"kwargs": {"q": "\\ud800"}}'}))
+    assert call.result == "a?b"
+    assert json.loads(call.arguments or "") == {"q": "\ud800"}
+    assert (call.arguments or "").isascii()
