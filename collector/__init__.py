@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._segment import Segment, Signal, read_segment
     from ._spool import Spool
     from ._store import Store
+    from .dialects import content_hint, dialect_title
     from .importers import FileReport, ImportReport, import_paths
 
 _HOME = {
@@ -44,9 +45,11 @@ _HOME = {
     "Spool": "_spool",
     "Store": "_store",
     "ToolCall": "_records",
+    "content_hint": "dialects",
     "decode_logs": "_otlp",
     "decode_traces": "_otlp",
     "derive_trace": "_derive",
+    "dialect_title": "dialects",
     "examine": "_doctor",
     "fold": "_fold",
     "import_paths": "importers",
@@ -78,9 +81,11 @@ __all__ = [
     "Spool",
     "Store",
     "ToolCall",
+    "content_hint",
     "decode_logs",
     "decode_traces",
     "derive_trace",
+    "dialect_title",
     "examine",
     "fold",
     "import_paths",
