@@ -77,6 +77,9 @@ class _Lock:
             )  # also where a child that was just forked has it open
             self._close()
 
+    def __del__(self) -> None:
+        self._close()
+
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
