@@ -195,9 +195,18 @@ class Contents:
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
         self._checks: dict[int, int] = {}
+        # A history repeats its messages in every request after them; looking a text up is many times
+        # cheaper than hashing it again.
+        self._keys: dict[str, int] = {}
 
     def key(self, text: str) -> int:
         """The key of a text, from now on part of the batch."""
+        found = self._keys.get(text)
+        if found is None:
+            found = self._keys[text] = self._new_key(text)
+        return found
+
+    def _new_key(self, text: str) -> int:
         try:
             raw = text.encode()
         except UnicodeEncodeError:
@@ -223,6 +232,7 @@ class Contents:
     def reserve(self, stored: Mapping[int, int]) -> None:
         """Keys that texts in the database have (with their checks): they are passed over from now on."""
         self._checks.update(stored)
+        self._keys.clear()
         for key in stored:
             self.texts.pop(key, None)
 

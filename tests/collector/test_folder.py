@@ -46,7 +46,8 @@ class Server:
         code = f"""
             import sys
             from loopscope.collector import Folder, Store
-            assert Folder(Store({str(store.path)!r}), role="server").elect()
+            folder = Folder(Store({str(store.path)!r}), role="server")
+            assert folder.elect()
             print("elected", flush=True)
             sys.stdin.readline()
         """
@@ -69,6 +70,11 @@ def test_a_free_lock_is_taken_for_one_fold(store):
     assert folder.try_fold().spans == 1
     assert folder_of(store.path) is None
     assert stat.S_IMODE(Path(f"{store.path}.lock").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_is_dropped_lets_go(store):
+    assert Folder(store).elect()
+    assert folder_of(store.path) is None
 
 
 def test_nobody_folds_while_a_server_does(store):
@@ -106,7 +112,8 @@ def test_a_child_of_an_elected_folder_that_dies_does_not_keep_the_lock(store):
     code = f"""
         import os, signal, sys
         from loopscope.collector import Folder, Store
-        assert Folder(Store({str(store.path)!r}), role="server").elect()
+        folder = Folder(Store({str(store.path)!r}), role="server")
+        assert folder.elect()
         if os.fork() == 0:
             print("child", flush=True)
             sys.stdin.readline()
@@ -152,7 +159,8 @@ def test_a_lock_file_that_cannot_be_made_is_one_clear_line(tmp_path):
 
 def test_a_note_full_of_nonsense_is_survived(store):
     Path(f"{store.path}.lock").write_bytes(b"\xff[1,2")
-    assert Folder(store).elect()
+    folder = Folder(store)
+    assert folder.elect()
     Path(f"{store.path}.lock").write_bytes(b"[1, 2]")
     assert folder_of(store.path) == {}
 
