@@ -26,6 +26,7 @@ _logger = logging.getLogger(__name__)
 
 EXIT_SECONDS = 5.0  # what folding may cost at exit
 UNCLAIMED_AFTER = 5.0  # seconds after which nobody seems to fold
+_FOLD_SECONDS = 5.0  # at a time, in the background
 _MIN_PAUSE = 1.0  # between two folds by one agent, however often it flushes
 _LOOK_EVERY = 1.0  # while segments wait
 _RETRY_EVERY = 0.05  # at exit, while another process folds
@@ -127,8 +128,8 @@ class AgentFold:
             waited = now - self._mine[0][0] if self._mine else 0.0
         if (self._asked or waited >= UNCLAIMED_AFTER) and now >= self._next_try:
             self._asked = False
-            trouble = self._fold(UNCLAIMED_AFTER, settle=False)
-            self._next_try = now + (UNCLAIMED_AFTER if trouble else _MIN_PAUSE)
+            trouble = self._fold(_FOLD_SECONDS, settle=False)
+            self._next_try = now + (_FOLD_SECONDS if trouble else _MIN_PAUSE)
 
     def _fold(self, seconds: float, *, settle: bool) -> str | None:
         """Fold for `seconds` at most, unless another process does. Returns what went wrong.
