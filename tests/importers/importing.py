@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hypothesis import strategies as st
+
 from loopscope.collector import SpanRecord, decode_traces
 from loopscope.collector.importers._chats import conversations
 from loopscope.collector.importers._json_stream import json_values
@@ -73,3 +75,39 @@ def calls(spans: Sequence[SpanRecord]) -> list[tuple[str | None, str, str | None
         )
         for span in sorted(kind(spans, "execute_tool"), key=lambda span: span.start_ns)
     ]
+
+
+# Texts that other recordings wrap, cut or mark; in a transcript they are what they are.
+TRICKY = (
+    '{"kwargs": {"a": 1}}',
+    '{"tool_call_id": "c", "content": "x", "status": "error"}',
+    '{"id": "a", "name": "t", "response": "r"}',
+    "x" * 128,
+    '{"cut": "' + "x" * 119,
+    "text ... [TRUNCATED]",
+    " ",
+    "<not specified>",
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Message]:
+    """Any interleaving of calls, results (also of nobody's calls) and talk; few ids, so that they recur."""
+    ids = st.sampled_from(["a", "b", "c", "", None])
+    names = st.sampled_from(["t", "u"])
+    values = st.sampled_from(["1", "2", "", None, *TRICKY])
+    call = st.tuples(ids, names, values)
+    message = st.one_of(
+        st.lists(call, min_size=1, max_size=3).map(lambda found: asks(*found)),
+        st.lists(call, min_size=1, max_size=2).map(lambda found: {**asks(*found), "role": "user"}),
+        st.builds(answer, ids, values),
+        st.builds(
+            lambda i, v, who: answer(i, v, requestor=who), ids, values, st.sampled_from(["user", "assistant"])
+        ),
+        st.builds(lambda n, v: {"role": "function", "name": n, "content": v}, names, values),
+        st.builds(says, st.sampled_from(["user", "assistant", "system"]), values),
+        st.builds(
+            lambda n, v: {"role": "assistant", "function_call": {"name": n, "arguments": v}}, names, values
+        ),
+    )
+    return draw(st.lists(message, min_size=1, max_size=14))

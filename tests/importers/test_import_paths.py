@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importing import Message, answer, asks, says
+from importing import Message, answer, asks, logs, says
 from test_import_otlp import log_request, trace_request
 
 from loopscope.collector import Spool, Store, import_paths, traces_json_to_protobuf
@@ -364,6 +364,27 @@ def test_a_damaged_file_comes_in_whole_or_not_at_all(tmp_path: Path, where: int,
     else:
         assert not db.exists()
         assert Spool(db).pending() == []
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(logs(), min_size=1, max_size=4))
+def test_a_second_import_changes_no_table(tmp_path: Path, conversations: list[list[Message]]):
+    db = tmp_path / "again.duckdb"
+    remove(db)
+    path = save(tmp_path / "a.jsonl", [{"messages": log} for log in conversations], lines=True)
+    first = import_paths(db, [path])
+    before = tables(db)
+    asked = [
+        call
+        for log in conversations
+        for message in log
+        for call in (*message.get("tool_calls", []), *([1] if "function_call" in message else []))
+    ]
+    assert first.totals.calls == len(before["tool_call_rows"]) == len(asked)
+    second = import_paths(db, [path])
+    assert tables(db) == before
+    assert second.totals == first.totals
+    assert single(second).already_there
 
 
 def remove(db: Path) -> None:

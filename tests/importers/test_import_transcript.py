@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
-from importing import Message, answer, asks, calls, kind, one, says, spans_of
+from importing import Message, answer, asks, calls, kind, logs, one, says, spans_of
 
 from loopscope.collector import SpanRecord, derive_trace
 from loopscope.collector.importers._clock import SYNTHETIC_BASE_NS, parse_time
@@ -419,42 +418,6 @@ def test_ids_follow_from_content_and_source_ids():
 
 
 # -- properties ----------------------------------------------------------------------------------------
-
-
-# Texts that other recordings wrap, cut or mark; in a transcript they are what they are.
-TRICKY = (
-    '{"kwargs": {"a": 1}}',
-    '{"tool_call_id": "c", "content": "x", "status": "error"}',
-    '{"id": "a", "name": "t", "response": "r"}',
-    "x" * 128,
-    '{"cut": "' + "x" * 119,
-    "text ... [TRUNCATED]",
-    " ",
-    "<not specified>",
-)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> list[Message]:
-    """Any interleaving of calls, results (also of nobody's calls) and talk; few ids, so that they recur."""
-    ids = st.sampled_from(["a", "b", "c", "", None])
-    names = st.sampled_from(["t", "u"])
-    values = st.sampled_from(["1", "2", "", None, *TRICKY])
-    call = st.tuples(ids, names, values)
-    message = st.one_of(
-        st.lists(call, min_size=1, max_size=3).map(lambda found: asks(*found)),
-        st.lists(call, min_size=1, max_size=2).map(lambda found: {**asks(*found), "role": "user"}),
-        st.builds(answer, ids, values),
-        st.builds(
-            lambda i, v, who: answer(i, v, requestor=who), ids, values, st.sampled_from(["user", "assistant"])
-        ),
-        st.builds(lambda n, v: {"role": "function", "name": n, "content": v}, names, values),
-        st.builds(says, st.sampled_from(["user", "assistant", "system"]), values),
-        st.builds(
-            lambda n, v: {"role": "assistant", "function_call": {"name": n, "arguments": v}}, names, values
-        ),
-    )
-    return draw(st.lists(message, min_size=1, max_size=14))
 
 
 def asked(log: list[Message]) -> list[tuple[Any, ...]]:
