@@ -19,7 +19,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from loopscope.collector import DuckDBSpanProcessor, Spool, Store
+from loopscope.collector import DuckDBSpanProcessor, Spool, Store, fold
 from loopscope.dashboard import serve
 from loopscope.guard import LoopscopeError, StoreVersionError
 
@@ -153,6 +153,43 @@ def test_what_was_sent_last_is_in_the_database_after_the_end(start):
     assert server.end() == ""
     with Store(server.db).lease() as con:
         assert con.execute("SELECT name FROM spans").fetchall() == [("x",)]
+
+
+def test_kill_9_loses_no_acknowledged_span(start):
+    server = start()
+    url = f"{server.url('OTLP')}/v1/traces"
+    acknowledged: list[str] = []
+    lock, enough = threading.Lock(), threading.Semaphore(0)
+
+    def send(sender: int) -> None:
+        with httpx.Client() as client:
+            for number in range(1, 1 << 20):
+                name = f"{sender}-{number}"
+                span = {"traceId": f"{sender:032x}", "spanId": f"{number:016x}", "name": name}
+                body = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+                try:
+                    status = client.post(url, json=body).status_code
+                except httpx.HTTPError:
+                    return
+                assert status == 200
+                with lock:
+                    acknowledged.append(name)
+                enough.release()
+
+    senders = [threading.Thread(target=send, args=(sender,)) for sender in range(1, 5)]
+    for sender in senders:
+        sender.start()
+    for _ in range(100):
+        enough.acquire()
+    server.process.kill()
+    for sender in senders:
+        sender.join()
+    fold(Store(server.db))
+    with Store(server.db).lease() as con:
+        names = [name for (name,) in con.execute("SELECT name FROM spans").fetchall()]
+    assert set(acknowledged) <= set(names)
+    assert len(names) == len(set(names))
+    assert Spool(server.db).quarantined() == []
 
 
 def test_two_servers_on_one_file_share_the_work(start):
