@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -206,61 +205,48 @@ def test_the_loop_survives_trouble_and_says_so_once(store, monkeypatch, caplog, 
 # -- many processes ------------------------------------------------------------------------------------
 
 
-def acknowledged(process):
-    """The span numbers a writer says are durable; a line that was cut by its death does not count."""
-    out, _ = process.communicate()
-    return [int(line) for line in out.split("\n")[:-1] if line]
-
-
 def test_nothing_acknowledged_is_lost_or_doubled_when_everybody_is_killed(store):
     """Writers and folders are killed at random moments, again and again."""
+    writer = f"""
+        import itertools
+        from loopscope.collector import Spool
+        from store_tools import spans_payload
+        spool = Spool({str(store.path)!r})
+        for n in itertools.count(FIRST):
+            call = {{"trace": n % 7 + 1, "span": n, "start": n, "end": n + 5}}
+            spool.write([("traces", spans_payload(call | {{"attributes": {{"tool": "t"}}}}))])
+            print(n, flush=True)
+    """
+    folder = f"""
+        from loopscope.collector import Folder, Store
+        from store_tools import derive
+        folder = Folder(Store({str(store.path)!r}), derive=derive, max_bytes=2000)
+        while True:
+            folder.try_fold()
+            print("round", flush=True)
+    """
     chance = random.Random(7)
-    spans = range(1, 100_000)
-    done: list[int] = []
+    acknowledged: list[int] = []
     for generation in range(4):
-        first = spans[generation * 10_000]
-        writer = f"""
-            import itertools
-            from loopscope.collector import Spool
-            from store_tools import spans_payload
-            spool = Spool({str(store.path)!r})
-            for n in itertools.count({first}):
-                call = {{"trace": n % 7 + 1, "span": n, "start": n, "end": n + 5}}
-                spool.write([("traces", spans_payload(call | {{"attributes": {{"tool": "t"}}}}))])
-                print(n, flush=True)
-        """
-        folder = f"""
-            from loopscope.collector import Folder, Store
-            from store_tools import derive
-            folder = Folder(Store({str(store.path)!r}), derive=derive, max_bytes=2000)
-            while True:
-                folder.try_fold()
-        """
-        writers = [run_python(writer, stdout=subprocess.PIPE, text=True)]
-        writers.append(
-            run_python(
-                writer.replace(f"count({first})", f"count({first + 5000})"), stdout=subprocess.PIPE, text=True
-            )
-        )
-        folders = [run_python(folder) for _ in range(2)]
-        for process in (*writers, *folders):
-            time.sleep(
-                chance.uniform(0.3, 0.8)
-            )  # when they die is the point; the outcome does not depend on it
+        # They are killed once they got so far: in the middle of whatever they do then.
+        lives = [(writer.replace("FIRST", str(generation * 100_000 + 1)), chance.randint(10, 60))]
+        lives.append((writer.replace("FIRST", str(generation * 100_000 + 50_001)), chance.randint(10, 60)))
+        lives += [(folder, chance.randint(1, 4)) for _ in range(2)]
+        running = [(run_python(code, stdout=subprocess.PIPE, text=True), lines) for code, lines in lives]
+        for process, lines in running:
+            said = [process.stdout.readline() for _ in range(lines)]
             process.send_signal(signal.SIGKILL)
-        for process in writers:
-            done += acknowledged(process)
-        for process in folders:
-            assert process.wait() == -signal.SIGKILL
+            said += process.communicate()[0].splitlines(keepends=True)
+            assert process.returncode == -signal.SIGKILL
+            # A line that was cut by the death of its writer acknowledges nothing.
+            acknowledged += [int(line) for line in said if line.endswith("\n") and line[0].isdigit()]
     Folder(store, derive=derive).try_fold()
     with store.lease() as con:
-        stored = [row[0] for row in con.execute("SELECT span_id FROM span_rows ORDER BY span_id").fetchall()]
-        calls = [
-            row[0] for row in con.execute("SELECT span_id FROM tool_call_rows ORDER BY span_id").fetchall()
-        ]
-    assert len(done) > 20
+        stored = [row[0] for row in con.execute("SELECT span_id FROM span_rows ORDER BY 1").fetchall()]
+        calls = [row[0] for row in con.execute("SELECT span_id FROM tool_call_rows ORDER BY 1").fetchall()]
+    assert len(acknowledged) >= 80
     assert len(stored) == len(set(stored))
-    assert {span_id(n) for n in done} <= set(stored)
+    assert {span_id(n) for n in acknowledged} <= set(stored)
     assert calls == stored
     assert Spool(store.path).quarantined() == []
 
