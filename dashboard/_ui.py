@@ -193,16 +193,17 @@ def table(
 ) -> None:
     """A table that says its cap: "rows 1 to 200 of 1,204"."""
     known = {name: config for name, config in columns.items() if name in rows.columns}
-    st.dataframe(
-        rows,
-        key=key,
-        alt=alt,
-        hide_index=True,
-        column_config=known,
-        column_order=list(known),
-        height=height,  # pyright: ignore[reportArgumentType]
-        placeholder="—",
-    )
+    with st.container(key=f"{key}_table"):
+        st.dataframe(
+            rows,
+            key=key,
+            alt=alt,
+            hide_index=True,
+            column_config=known,
+            column_order=list(known),
+            height=height,  # pyright: ignore[reportArgumentType]
+            placeholder="—",
+        )
     if total is not None and total > len(rows):
         st.caption(f"{len(rows):,} of {total:,} rows.")
 

@@ -82,12 +82,11 @@ def _worst(found: list[Incident]) -> str:
 def _narrow(found: list[Incident]) -> list[Incident]:
     kinds = [kind for kind in KIND_NAMES if any(one.kind == kind for one in found)]
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        numbers = {kind: sum(one.kind == kind for one in found) for kind in kinds}
         chosen = st.pills(
             "Kind",
             kinds,
             selection_mode="multi",
-            format_func=lambda kind: f"{KIND_NAMES[kind]} {numbers[kind]:,}",
+            format_func=lambda kind: KIND_NAMES[kind],  # what the link says, so without a changing number
             key="kind",
             bind="query-params",
             label_visibility="collapsed",

@@ -67,20 +67,9 @@ def serve() -> Iterator[Callable[[Path], Server]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(db: Path) -> Server:
+        options = ("--db", str(db), "--port", "0", "--otlp-http-port", "0")
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-u",
-                "-m",
-                "loopscope.cli",
-                "serve",
-                "--db",
-                str(db),
-                "--port",
-                "0",
-                "--otlp-http-port",
-                "0",
-            ],
+            [sys.executable, "-u", "-m", "loopscope.cli", "serve", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -150,9 +139,14 @@ class Visit:
         heading.wait_for()
         self.settled()
 
-    def text(self) -> str:
-        """All that the main part of the page says."""
-        return self.page.get_by_test_id("stMain").inner_text()
+    def says(self, text: str) -> None:
+        """Wait until the main part of the page says something."""
+        self.page.get_by_test_id("stMain").filter(has_text=text).wait_for()
+
+    def figure(self, label: str):
+        """The place of a figure's value."""
+        metric = self.page.get_by_test_id("stMetric").filter(has_text=label).first
+        return metric.get_by_test_id("stMetricValue")
 
     def sentence(self) -> str:
         """The sentence that the page begins with."""
@@ -186,9 +180,8 @@ def visit(browser) -> Iterator[Callable[..., Visit]]:
                 tab.faults.append(f"console: {message.text} ({message.location.get('url')})")
 
         def asked(request) -> None:
-            if not request.url.startswith(
-                (server.url, server.url.replace("http", "ws", 1), "data:", "blob:")
-            ):
+            ours = (server.url, server.url.replace("http", "ws", 1), "data:", "blob:", "file:")
+            if not request.url.startswith(ours):
                 tab.faults.append(f"left the machine: {request.url}")
 
         page.on("console", heard)
