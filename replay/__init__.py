@@ -13,7 +13,7 @@ from ._incidents import find_incidents
 from ._overview import overview
 from ._requests import failed_requests
 from ._sweep import SweepRow, sweep
-from ._totals import ReplayResult, replay
+from ._totals import ReplayResult, replay, totals
 from ._types import (
     SCHEMA_VERSION,
     Change,
@@ -80,4 +80,5 @@ __all__ = [
     "replay",
     "report",
     "sweep",
+    "totals",
 ]

@@ -52,7 +52,7 @@ def incident_detail(
     found = all_incidents(facts, con)
     chosen = _choose(found, key)
     incident = mark(facts, con, [chosen], policy)[0]
-    stretch = chosen[1]
+    stretch = chosen.stretch
     calls = rows(
         con,
         sql_text("run_calls"),
@@ -66,7 +66,7 @@ def incident_detail(
     verdicts = _verdicts(facts, con, policy, stretch.run)
     numbers = {seq: number for number, seq in enumerate(stretch.seqs, 1)}
     run = _run_info(con, incident)
-    related = [other for other, _ in found if other.group == incident.group]
+    related = [one.incident for one in found if one.incident.group == incident.group]
     shown = [
         _call(row, numbers.get(row["seq"]), verdicts.get(row["seq"], (0, "not_counted", False)))
         for row in calls[:call_limit]
@@ -85,10 +85,10 @@ def incident_detail(
 
 
 def _choose(found: list[Found], key: str) -> Found:
-    exact = [pair for pair in found if pair[0].key == key]
+    exact = [one for one in found if one.incident.key == key]
     if exact:
         return exact[0]
-    near = [pair for pair in found if len(key) >= _KEY_DIGITS and pair[0].key.startswith(key)]
+    near = [one for one in found if len(key) >= _KEY_DIGITS and one.incident.key.startswith(key)]
     if len(near) == 1:
         return near[0]
     shown = key if len(key) <= 40 else f"{key[:39]}…"

@@ -11,6 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["Facts", "facts_of"]
+__all__ = ["Facts", "facts_of", "forget"]
 
 _KEPT_STORES = 2  # states of stores kept in memory
 _KEPT_RULES = 3  # counting rules kept per state: saved, draft, default
@@ -52,12 +53,12 @@ class Facts:
     lock: RLock = field(default_factory=RLock)
     _rules: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
-    @property
+    @cached_property
     def runs(self) -> pa.Table:
         """run, run_id."""
         return arrow(self.cursor(), "SELECT run, run_id FROM runs ORDER BY run")
 
-    @property
+    @cached_property
     def tools(self) -> list[str]:
         """Tool names, most calls first."""
         return [name or "" for name in self.names["tool"]]
@@ -117,6 +118,12 @@ def facts_of(con: duckdb.DuckDBPyConnection) -> Facts:
                 _cache.popitem(last=False)
             _building.pop(key, None)
     return facts
+
+
+def forget() -> None:
+    """Drop everything kept in memory. For measurements."""
+    with _cache_lock:
+        _cache.clear()
 
 
 def _state(con: duckdb.DuckDBPyConnection) -> tuple[Any, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, runs_with
 from ._mask import mask, mask_error
 from ._sql import arrow, rows, sql_text
-from ._stretches import Stretch, call_table, call_texts, find_stretches
+from ._stretches import Stretch, call_texts, find_stretches, keep_members
 from ._types import Incident, IncidentKind
 
 if TYPE_CHECKING:
@@ -20,30 +20,47 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["Found", "agent_spans", "all_incidents", "find_incidents", "mark"]
+__all__ = ["Found", "agent_spans", "all_incidents", "find_incidents", "mark", "touching"]
 
 _KEY_VERSION = 1
 _SAMPLE = 2_000  # characters of a sample text
 
-Found = tuple[Incident, Stretch]
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An incident, its calls, and its number in the table `members`."""
+
+    incident: Incident
+    stretch: Stretch
+    number: int
 
 
 def find_incidents(
-    con: duckdb.DuckDBPyConnection, filters: Filters = ALL, policy: GuardPolicy | None = None
+    con: duckdb.DuckDBPyConnection,
+    filters: Filters = ALL,
+    policy: GuardPolicy | None = None,
+    *,
+    limit: int | None = None,
 ) -> list[Incident]:
-    """All incidents that touch the filter, most repeated calls first.
+    """All incidents that touch the filter, most repeated calls first; at most `limit`.
 
     They do not depend on thresholds. With a `policy` each incident also says where that policy's
     nudge and block fall.
     """
     facts = facts_of(con)
-    found = [pair for pair in all_incidents(facts, con) if _touches(filters, pair[0])]
-    if filters.models:
-        runs = set(runs_with(filters, facts, con))
-        found = [pair for pair in found if pair[1].run in runs]
+    found = touching(facts, con, filters)[:limit]
     if policy is not None:
         return mark(facts, con, found, policy)
-    return [incident for incident, _ in found]
+    return [one.incident for one in found]
+
+
+def touching(facts: Facts, store: duckdb.DuckDBPyConnection, filters: Filters) -> list[Found]:
+    """The incidents under the filter, most repeated calls first."""
+    found = [one for one in all_incidents(facts, store) if _touches(filters, one.incident)]
+    if filters.models:
+        runs = set(runs_with(filters, facts, store))
+        found = [one for one in found if one.stretch.run in runs]
+    return found
 
 
 def all_incidents(facts: Facts, store: duckdb.DuckDBPyConnection) -> list[Found]:
@@ -60,23 +77,34 @@ def mark(
     """The incidents with where the policy's nudge and block fall."""
     if not found:
         return []
-    judging = Judging(facts, store, policy, {stretch.run for _, stretch in found})
-    judging.con.register("members", call_table(_members(stretch for _, stretch in found)))
-    marks = {row["incident"]: row for row in judging.arrow("incident_marks", {}).to_pylist()}
-    marked: list[Incident] = []
-    for number, (incident, _) in enumerate(found):
-        row = marks[number]
-        marked.append(
-            replace(
-                incident,
-                nudge_at=row["nudge_at"],
-                block_at=row["block_at"],
-                after_block=row["after_block"],
-                after_block_avoidable=row["after_block_avoidable"],
-                exact=bool(row["exact"]),
-            )
-        )
-    return marked
+    # With few of them, only their runs are judged.
+    few = {one.stretch.run for one in found} if len(found) <= _FEW else None
+    judging = Judging(facts, store, policy, few)
+    where, params = "TRUE", {}
+    if few is not None:
+        where, params = "m.incident IN (SELECT unnest($wanted))", {"wanted": [one.number for one in found]}
+    columns = judging.arrow("incident_marks", params, where).to_pydict()
+    numbers = columns.pop("incident")
+    rows_by_number = dict(zip(numbers, zip(*columns.values(), strict=True), strict=True))
+    return [
+        _marked(one.incident, *rows_by_number[one.number]) for one in found if one.number in rows_by_number
+    ]
+
+
+_FEW = 200
+_MARKS = ("nudge_at", "block_at", "after_block", "after_block_avoidable", "exact")
+_PLAIN = tuple(field.name for field in fields(Incident) if field.name not in _MARKS)
+
+
+def _marked(incident: Incident, *marks: Any) -> Incident:
+    """`dataclasses.replace`, which takes four times as long; there may be 100,000 incidents."""
+    made = object.__new__(Incident)
+    put = object.__setattr__
+    for name in _PLAIN:
+        put(made, name, getattr(incident, name))
+    for name, value in zip(_MARKS, marks, strict=True):
+        put(made, name, value)
+    return made
 
 
 def _touches(filters: Filters, incident: Incident) -> bool:
@@ -92,31 +120,21 @@ def _touches(filters: Filters, incident: Incident) -> bool:
     )
 
 
-def _members(stretches: Iterable[Stretch]) -> Iterable[tuple[int, int, int, int]]:
-    for incident, stretch in enumerate(stretches):
-        for number, seq in enumerate(stretch.seqs, 1):
-            yield incident, number, stretch.run, seq
-
-
 def _describe(facts: Facts, store: duckdb.DuckDBPyConnection, stretches: list[Stretch]) -> list[Found]:
     if not stretches:
         return []
-    import pyarrow as pa
-
-    members = call_table(_members(stretches))
-    by_tool = [stretch.kind is IncidentKind.SAME_ERROR for stretch in stretches for _ in stretch.seqs]
+    keep_members(facts, stretches)
     con = facts.cursor()
     # The facts alone know time and tool; counting is not asked for.
     con.execute("CREATE TEMP VIEW calls AS SELECT * FROM facts")
-    con.register("members", members.append_column("by_tool", pa.array(by_tool)))
     spans = arrow(con, sql_text("incident_facts"))
     costs = _costs(store, spans)
     ended_ok = _ended_ok(store, set(spans.column("run_id").to_pylist()))
     heads: dict[int, list[dict[str, Any]]] = {}
     wanted = (
-        (incident, number, run, seq)
-        for incident, number, run, seq in _members(stretches)
-        if number <= (stretches[incident].period if stretches[incident].kind is IncidentKind.CYCLE else 1)
+        (incident, number, one.run, seq)
+        for incident, one in enumerate(stretches)
+        for number, seq in enumerate(one.seqs[: one.period if one.kind is IncidentKind.CYCLE else 1], 1)
     )
     for row in call_texts(facts, store, wanted, _SAMPLE):
         heads.setdefault(row["incident"], []).append(row)
@@ -124,9 +142,10 @@ def _describe(facts: Facts, store: duckdb.DuckDBPyConnection, stretches: list[St
     for span in spans.to_pylist():
         number = span["incident"]
         if number in heads:  # else the store was pruned under our feet
-            incident = _incident(facts, stretches[number], span, heads[number], costs.get(number), ended_ok)
-            found.append((incident, stretches[number]))
-    found.sort(key=lambda pair: (-pair[0].repeated_calls, -pair[0].last_ns, pair[0].key))
+            stretch = stretches[number]
+            incident = _incident(facts, stretch, span, heads[number], costs.get(number), ended_ok)
+            found.append(Found(incident, stretch, number))
+    found.sort(key=lambda one: (-one.incident.repeated_calls, -one.incident.last_ns, one.incident.key))
     return found
 
 

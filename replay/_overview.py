@@ -9,7 +9,7 @@ from ._coverage import coverage, runs_without_calls
 from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter, request_filter
-from ._incidents import find_incidents
+from ._incidents import Found, mark, touching
 from ._sql import filtered, rows
 from ._text import duration, name_of, plural
 from ._time import bucket_width
@@ -36,13 +36,13 @@ def overview(
     facts = facts_of(con)
     judging = Judging(facts, con, policy)
     where, params = fact_filter(filters, facts, con)
-    incidents = find_incidents(con, filters, policy)
+    incidents = touching(facts, con, filters)
     figures, first, last = _figures(con, facts, judging, filters, incidents)
     previous = None
     if filters.since is not None:
         end = filters.until or (last or filters.since) + 1
         before = replace(filters, since=2 * filters.since - end, until=filters.since)
-        previous = _figures(con, facts, judging, before, find_incidents(con, before))[0]
+        previous = _figures(con, facts, judging, before, touching(facts, con, before))[0]
     width = 0
     over_time: tuple[TimeBucket, ...] = ()
     if first is not None and last is not None:
@@ -50,6 +50,7 @@ def overview(
         found = judging.arrow("time_buckets", {**params, "origin": origin, "width": width}, where)
         over_time = tuple(TimeBucket(origin + row.pop("bucket") * width, **row) for row in found.to_pylist())
     covered = coverage(con, filters)
+    newest = sorted(incidents, key=lambda one: (-one.incident.last_ns, one.incident.key))[:_SHOWN]
 
     def named(by: str) -> tuple[NamedCount, ...]:
         found = judging.arrow("named_counts", {**params, "by": by, "limit": _SHOWN}, where).to_pylist()
@@ -63,7 +64,7 @@ def overview(
         buckets=over_time,
         tools=named("tool"),
         agents=named("agent"),
-        incidents=tuple(sorted(incidents, key=lambda one: (-one.last_ns, one.key))[:_SHOWN]),
+        incidents=tuple(mark(facts, con, newest, policy)),
         incidents_total=len(incidents),
         coverage=covered,
     )
@@ -74,7 +75,7 @@ def _figures(
     facts: Facts,
     judging: Judging,
     filters: Filters,
-    incidents: list[Incident],
+    incidents: list[Found],
 ) -> tuple[Figures, int | None, int | None]:
     """(figures, first and last start of a call)."""
     where, params = fact_filter(filters, facts, con)
@@ -92,11 +93,11 @@ def _figures(
     return figures, calls["first_ns"], calls["last_ns"]
 
 
-def _loops(incidents: list[Incident]) -> list[Incident]:
-    return [one for one in incidents if one.kind is not IncidentKind.TWINS]
+def _loops(incidents: list[Found]) -> list[Incident]:
+    return [one.incident for one in incidents if one.incident.kind is not IncidentKind.TWINS]
 
 
-def _sentence(figures: Figures, incidents: list[Incident], covered: Coverage) -> str:
+def _sentence(figures: Figures, incidents: list[Found], covered: Coverage) -> str:
     if not figures.calls:
         if covered.calls_not_ended:
             return f"No call has finished yet; {plural(covered.calls_not_ended, 'call')} still open."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["Stretch", "call_table", "call_texts", "cycles_in", "find_stretches"]
+__all__ = ["Stretch", "call_table", "call_texts", "cycles_in", "find_stretches", "keep_members"]
 
 _REPEATS = 3  # calls that make a stretch
 _LAPS = 3
@@ -166,12 +166,35 @@ def _pairs(table: pa.Table) -> Iterable[tuple[int, int]]:
 
 
 def call_table(calls: Iterable[tuple[int, int, int, int]]) -> pa.Table:
-    """An Arrow table of calls: incident, number, run, seq."""
+    """An Arrow table of a few calls: incident, number, run, seq."""
     import pyarrow as pa
 
     columns = list(zip(*calls, strict=True)) or [()] * 4
     arrays = [pa.array(column, pa.int64()) for column in columns]
     return pa.Table.from_arrays(arrays, ["incident", "number", "run", "seq"])
+
+
+def keep_members(facts: Facts, stretches: Sequence[Stretch]) -> None:
+    """Make the table `members` of the facts' database: the calls of all stretches, in order.
+
+    Columns: incident (index of the stretch), number (from 1), run, seq, by_tool.
+    """
+    import pyarrow as pa
+
+    columns = (
+        pa.array(range(len(stretches)), pa.int64()),
+        pa.array([one.run for one in stretches], pa.int32()),
+        pa.array([one.seqs for one in stretches], pa.list_(pa.int32())),
+        pa.array([one.kind is IncidentKind.SAME_ERROR for one in stretches], pa.bool_()),
+    )
+    con = facts.cursor()
+    con.register("stretches", pa.Table.from_arrays(columns, ["incident", "run", "seqs", "by_tool"]))
+    con.execute(
+        "CREATE OR REPLACE TABLE members AS "
+        "SELECT incident, generate_subscripts(seqs, 1) AS number, run, unnest(seqs) AS seq, by_tool "
+        "FROM stretches"
+    )
+    con.unregister("stretches")
 
 
 def call_texts(

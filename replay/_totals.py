@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ._coverage import coverage, runs_without_calls
 from ._engine import OUTCOMES, Judging
-from ._facts import facts_of
+from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._incidents import find_incidents
 from ._types import SCHEMA_VERSION, Coverage, Incident, Totals
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["ReplayResult", "replay"]
+__all__ = ["ReplayResult", "replay", "totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +55,40 @@ def replay(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
     judging = Judging(facts, con, policy)
     where, params = fact_filter(filters, facts, con)
 
-    def parts(by: str, extra: str = "") -> dict[int, tuple[Totals, Totals]]:
-        answer = judging.arrow("totals", {**params, "by": by}, where + extra)
-        return {row["label"]: _totals(row) for row in answer.to_pylist()}
+    def parts(by: str, names: Sequence[str | None], extra: str = "") -> dict[str, Totals]:
+        answer = judging.arrow("totals", {**params, "by": by}, where + extra).to_pylist()
+        return {names[row["label"]] or "unknown": _totals(row)[0] for row in answer}
 
-    totals, exact = parts("all").get(0, (Totals(), Totals()))
-    quiet = runs_without_calls(con, facts, filters)
-    kinds = facts.names["kind"]
+    everything, exact = _all(con, facts, judging, filters)
     return ReplayResult(
         policy=policy,
         filters=filters,
         coverage=coverage(con, filters),
-        totals=replace(totals, runs=totals.runs + quiet),
-        exact=replace(exact, runs=exact.runs + quiet),
-        by_tool={facts.tools[label]: pair[0] for label, pair in parts("tool").items()},
-        by_outcome={OUTCOMES[label]: pair[0] for label, pair in parts("outcome").items()},
-        by_error_kind={
-            kinds[label] or "unknown": pair[0]
-            for label, pair in parts("kind", " AND outcome IN (2, 3)").items()
-        },
+        totals=everything,
+        exact=exact,
+        by_tool=parts("tool", facts.tools),
+        by_outcome=parts("outcome", OUTCOMES),
+        by_error_kind=parts("kind", facts.names["kind"], " AND outcome IN (2, 3)"),
         incidents=tuple(find_incidents(con, filters, policy)),
     )
+
+
+def totals(
+    con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = ALL
+) -> tuple[Totals, Totals]:
+    """Only the totals of `replay`, and their exact part: what a moved slider needs."""
+    facts = facts_of(con)
+    return _all(con, facts, Judging(facts, con, policy), filters)
+
+
+def _all(
+    con: duckdb.DuckDBPyConnection, facts: Facts, judging: Judging, filters: Filters
+) -> tuple[Totals, Totals]:
+    where, params = fact_filter(filters, facts, con)
+    answer = judging.arrow("totals", {**params, "by": "all"}, where).to_pylist()
+    everything, exact = _totals(answer[0]) if answer else (Totals(), Totals())
+    quiet = runs_without_calls(con, facts, filters)
+    return replace(everything, runs=everything.runs + quiet), replace(exact, runs=exact.runs + quiet)
 
 
 def _totals(row: Mapping[str, Any]) -> tuple[Totals, Totals]:

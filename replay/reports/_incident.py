@@ -58,7 +58,7 @@ def incident_document(detail: IncidentDetail, policy: GuardPolicy, db: str) -> D
 
 def _impact(detail: IncidentDetail) -> tuple[tuple[str, Inline], ...]:
     incident = detail.incident
-    repeated = f"{plural(incident.calls, 'call')}, {incident.repeated_calls:,} of them brought nothing new"
+    repeated = f"{incident.calls:,}, of which {incident.repeated_calls:,} brought nothing new"
     rows: list[tuple[str, Inline]] = [
         ("Kind", KIND_WORDS[incident.kind].lower()),
         ("Calls", repeated),

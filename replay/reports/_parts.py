@@ -40,10 +40,11 @@ def coverage_text(covered: Coverage) -> list[Block]:
         blocks.append(
             Paragraph(f"{plural(covered.calls_not_ended, 'call')} never ended and count for nothing here.")
         )
-    hints = tuple((one.dialect, one.hint) for one in covered.dialects if one.hint)
+    hints: list[tuple[str, Inline]] = [
+        ("To record more", (Quoted(one.dialect, 60), f": {one.hint}")) for one in covered.dialects if one.hint
+    ]
     if hints:
-        blocks.append(Paragraph("What would record more:"))
-        blocks.append(Fields(hints))
+        blocks.append(Fields(tuple(hints)))
     return blocks
 
 

@@ -5,7 +5,8 @@ SELECT
     min(CASE WHEN v.action = 2 THEN m.number END) AS block_at,
     count(CASE WHEN v.action = 4 THEN 1 END) AS after_block,
     count(CASE WHEN v.action = 4 AND v.judged = 0 THEN 1 END) AS after_block_avoidable,
-    min(CASE WHEN v.exact THEN 1 ELSE 0 END) AS exact
+    min(CASE WHEN v.exact THEN 1 ELSE 0 END) = 1 AS exact
 FROM members AS m
 JOIN verdicts AS v ON v.run = m.run AND v.seq = m.seq
+WHERE TRUE /* filter */
 GROUP BY m.incident
