@@ -6,7 +6,7 @@ data. `Filters` choose what is reported and never change a verdict.
 
 from ._coverage import coverage, filter_options
 from ._detail import incident_detail
-from ._engine import call_verdicts
+from ._engine import VerdictChanges, call_verdicts, verdict_changes
 from ._errors import error_breakdown
 from ._filters import ALL, FilterOptions, Filters
 from ._incidents import find_incidents
@@ -69,6 +69,7 @@ __all__ = [
     "TextChange",
     "TimeBucket",
     "Totals",
+    "VerdictChanges",
     "call_verdicts",
     "coverage",
     "error_breakdown",
@@ -81,4 +82,5 @@ __all__ = [
     "report",
     "sweep",
     "totals",
+    "verdict_changes",
 ]

@@ -7,7 +7,7 @@ and every policy of that rule only compares the counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..guard import DEFAULT_METADATA_KEYS, fingerprint, scope_key
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["ACTIONS", "OUTCOMES", "Judging", "call_verdicts", "count_calls"]
+__all__ = [
+    "ACTIONS",
+    "OUTCOMES",
+    "Judging",
+    "VerdictChanges",
+    "call_verdicts",
+    "count_calls",
+    "verdict_changes",
+]
 
 ACTIONS = ("allow", "nudge", "block", "not_counted", "after_block")
 OUTCOMES = ("unknown", "success", "schema_error", "general_tool_error")
@@ -158,15 +166,59 @@ def call_verdicts(
     if run_id is not None:
         wanted = {run_id} & set(filters.run_ids) if filters.run_ids else {run_id}
         filters = replace(filters, run_ids=tuple(wanted) or ("",))
-    where, params = fact_filter(filters, facts, con)
-    judging = Judging(facts, con, policy, params.get("f_runs"))
-    verdicts = judging.arrow("call_verdicts", params, where)
-    con.register("verdict_rows", verdicts)
-    con.register("run_names", facts.runs)
+    verdicts = _verdicts(facts, con, policy, filters)
+    return _with_columns(facts, con, verdicts.slice(offset, limit))
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictChanges:
+    """Calls that two policies judge differently.
+
+    `calls` has the columns of `call_verdicts` under the second policy, and `action_before`; the first
+    `limit` of `total` calls, which lie in `runs` runs.
+    """
+
+    calls: pa.Table
+    total: int
+    runs: int
+
+
+def verdict_changes(
+    con: duckdb.DuckDBPyConnection,
+    before: GuardPolicy,
+    after: GuardPolicy,
+    filters: Filters = ALL,
+    *,
+    limit: int = 1_000,
+) -> VerdictChanges:
+    """Calls whose action differs between two policies, ordered by run and seq."""
+    facts = facts_of(con)
+    old, new = (_verdicts(facts, con, policy, filters) for policy in (before, after))
+    # Both hold the same calls in the same order.
+    was, now = old.column("action").to_pylist(), new.column("action").to_pylist()
+    differs = [number for number, (a, b) in enumerate(zip(was, now, strict=True)) if a != b]
+    calls = _with_columns(facts, con, new.take(differs[:limit]))
+    return VerdictChanges(
+        calls=calls.append_column("action_before", [[ACTIONS[was[number]] for number in differs[:limit]]]),
+        total=len(differs),
+        runs=len(new.column("run").take(differs).unique()),
+    )
+
+
+def _verdicts(
+    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
+) -> pa.Table:
+    """run, seq, count, action, judged, exact (numbers) of the calls under the filter, in order."""
+    where, params = fact_filter(filters, facts, store)
+    judging = Judging(facts, store, policy, params.get("f_runs"))
+    return judging.arrow("call_verdicts", params, where)
+
+
+def _with_columns(facts: Facts, store: duckdb.DuckDBPyConnection, verdicts: pa.Table) -> pa.Table:
+    store.register("verdict_rows", verdicts)
+    store.register("run_names", facts.runs)
     try:
-        return arrow(
-            con, sql_text("call_columns"), {"limit": 2**62 if limit is None else limit, "offset": offset}
-        )
+        return arrow(store, sql_text("call_columns"))
     finally:
-        con.unregister("verdict_rows")
-        con.unregister("run_names")
+        store.unregister("verdict_rows")
+        store.unregister("run_names")

@@ -12,4 +12,3 @@ FROM verdict_rows AS v
 JOIN run_names AS r ON r.run = v.run
 JOIN tool_call_rows AS c ON c.run_id = r.run_id AND c.seq = v.seq
 ORDER BY v.run, v.seq
-LIMIT $limit OFFSET $offset
