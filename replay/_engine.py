@@ -192,16 +192,20 @@ def verdict_changes(
     limit: int = 1_000,
 ) -> VerdictChanges:
     """Calls whose action differs between two policies, ordered by run and seq."""
+    import pyarrow as pa
+
     facts = facts_of(con)
     old, new = (_verdicts(facts, con, policy, filters) for policy in (before, after))
     # Both hold the same calls in the same order.
     was, now = old.column("action").to_pylist(), new.column("action").to_pylist()
     differs = [number for number, (a, b) in enumerate(zip(was, now, strict=True)) if a != b]
-    calls = _with_columns(facts, con, new.take(differs[:limit]))
+    shown = differs[:limit]
+    calls = _with_columns(facts, con, new.take(pa.array(shown, pa.int64())))
+    actions = pa.array([ACTIONS[was[number]] for number in shown], pa.string())
     return VerdictChanges(
-        calls=calls.append_column("action_before", [[ACTIONS[was[number]] for number in differs[:limit]]]),
+        calls=calls.append_column("action_before", actions),
         total=len(differs),
-        runs=len(new.column("run").take(differs).unique()),
+        runs=len(new.column("run").take(pa.array(differs, pa.int64())).unique()),
     )
 
 
