@@ -59,7 +59,8 @@ def import_paths(
         db_path: the database; made if absent and anything comes in.
         paths: files, and folders that are searched for files which could be traces.
         format: "auto", or one of `FORMATS` to read every file as that.
-        progress: called with (bytes read, bytes in all, the file being read).
+        progress: called with (bytes read, bytes in all, the file being read); then, while what was read is
+            brought into the database, with (bytes stored, bytes in all, the database).
         capture_content: False leaves out arguments, results and messages before anything is written;
             None asks the environment variable LOOPSCOPE_CAPTURE_CONTENT.
 
@@ -93,7 +94,7 @@ class _Importer:
         self._batch: list[tuple[int, Stage]] = []
         self._before: dict[int, str] = {}
         self._stored: dict[int, Stage] = {}  # staged data is gone; what it counted stays
-        self._segments: dict[Path, int] = {}
+        self._segments: dict[str, tuple[int, int]] = {}  # name: number of the file, bytes
         self._bytes_done = 0
         self._bytes_total = 0
 
@@ -185,19 +186,29 @@ class _Importer:
                 traces = {number: stage.trace_ids for number, stage in filled.items()}
                 self._before |= fingerprints(con, traces)
         for number, stage in self._batch:
-            for portion in stage.segments():
-                meta = {"source": "import", "file": self._report.files[number].path.name[:200]}
-                self._segments[self._spool.write(portion, meta=meta)] = number
+            self._write(number, stage)
             stage.close()
             if number in filled:
                 self._stored[number] = stage
         self._batch.clear()
 
+    def _write(self, number: int, stage: Stage) -> None:
+        written: list[Path] = []
+        meta = {"source": "import", "file": self._report.files[number].path.name[:200]}
+        try:
+            for portion in stage.segments():
+                written.append(self._spool.write(portion, meta=meta))
+                self._segments[written[-1].name] = (number, sum(len(data) for _, data in portion))
+        except BaseException:  # the disk is full, or the user had enough: as little as possible stays of it
+            for path in written:
+                self._spool.remove(path)
+            raise
+
     def _fold(self) -> None:
         deadline = time.monotonic() + _FOLD_SECONDS
         while True:
-            fold(self._store, self._spool)
-            if not any(path.exists() for path in self._segments):
+            fold(self._store, self._spool, stop=self._tell_folded)
+            if not self._waiting():
                 break
             if time.monotonic() > deadline:
                 raise StoreBusyError(
@@ -206,14 +217,25 @@ class _Importer:
                     path=str(self._store.path),
                 )
             time.sleep(0.2)
-        names = {path.name: number for path, number in self._segments.items()}
+        self._tell_folded()
         for name, reason in self._spool.quarantined():
-            if name in names:
-                report = self._report.files[names[name]]
+            if name in self._segments:
+                report = self._report.files[self._segments[name][0]]
                 report.error = ImportFileError(
                     f"{report.path}: a part of it could not be stored and was set aside: {reason}",
                     path=str(report.path),
                 )
+
+    def _waiting(self) -> int:
+        """Bytes of this import that are not in the database yet."""
+        pending = {path.name for path in self._spool.pending()}
+        return sum(size for name, (_, size) in self._segments.items() if name in pending)
+
+    def _tell_folded(self) -> bool:
+        if self._progress is not None:
+            total = sum(size for _, size in self._segments.values())
+            self._progress(total - self._waiting(), total, self._store.path)
+        return False  # the answer to "stop?"
 
     def _count(self) -> None:
         files = {number: stage.trace_ids for number, stage in self._stored.items()}
@@ -251,13 +273,14 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
         raise NotATraceError("this is not JSON", hint="leave --format out to have it recognised")
     values = json_values(source.read)
     try:
-        first = next(values, None)
+        # Collectors write an empty request now and then; the first one with content says what this is.
+        first = next((item for item in values if item.value != {}), None)
     except FormatError as error:
         if looks_meant(head):
             raise
         raise NotATraceError(error.what, where=error.where, hint=error.hint) from None
     if first is None:
-        raise NotATraceError("an empty list" if head.strip() else "the file is empty")
+        raise NotATraceError("nothing but empty lists and objects")
     found = classify(first.value)
     if format == "auto":
         if found is None:

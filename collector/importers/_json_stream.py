@@ -18,7 +18,7 @@ from ._report import FormatError
 __all__ = ["JsonValue", "json_values"]
 
 # The longest single value, in characters. Python needs up to 20 bytes for each in the worst case.
-MAX_VALUE = 128 << 20
+MAX_VALUE = 64 << 20
 _CHUNK = 1 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
 # An error this near to the end of what was read may only mean that the value goes on.

@@ -15,8 +15,8 @@ from importing import Message, answer, asks, logs, says
 from test_import_otlp import log_request, trace_request
 
 from loopscope.collector import Spool, Store, import_paths, traces_json_to_protobuf
-from loopscope.collector.importers import FileReport, ImportReport
-from loopscope.guard import ImportFileError, LoopscopeError, StoreError
+from loopscope.collector.importers import FileReport, ImportReport, _stage
+from loopscope.guard import ImportFileError, LoopscopeError, SpoolError, StoreError
 
 LOG: list[Message] = [
     says("user", "Where is my order?"),
@@ -82,7 +82,7 @@ FILES: dict[str, tuple[Any, bool, tuple[str, int, int, int, int, int]]] = {
     "tau.jsonl": (TAU, True, ("tau-bench", 1, 2, 3, 6, 0)),
     "tau2.json": (TAU2, False, ("tau2-bench", 1, 2, 3, 6, 0)),
     "otlp.json": (trace_request(1, 2), False, ("otlp-json", 0, 0, 0, 2, 0)),
-    "otlp.jsonl": ([trace_request(1), trace_request(2)], True, ("otlp-json", 0, 0, 0, 2, 0)),
+    "otlp.jsonl": ([{}, trace_request(1), trace_request(2)], True, ("otlp-json", 0, 0, 0, 2, 0)),
     "logs.jsonl": ([log_request("a"), log_request("b", None)], True, ("otlp-json", 0, 0, 0, 0, 2)),
 }
 
@@ -194,7 +194,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "random.bin": (bytes(range(200, 256)) * 50, "neither JSON nor OTLP protobuf"),
     "empty.jsonl": (b"", "the file is empty"),
     "blank.jsonl": (b"\n \n", "no data"),
-    "nothing.json": (b"[]", "an empty list"),
+    "nothing.jsonl": (b"[]\n{}\n", "nothing but empty"),
     "cut.jsonl.gz": (
         CUT_GZIP,
         "the gzip file is cut off",
@@ -264,6 +264,31 @@ def test_a_bad_end_after_many_segments_leaves_nothing(tmp_path: Path, db: Path):
     assert Spool(db).pending() == []
 
 
+def test_a_disk_that_fills_up_half_way_leaves_nothing(
+    tmp_path: Path, db: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_stage, "_PAYLOAD_BYTES", 1000)
+    monkeypatch.setattr(_stage, "_SEGMENT_BYTES", 1000)
+    path = save(
+        tmp_path / "a.jsonl", [{"messages": [*LOG, says("user", str(n))]} for n in range(9)], lines=True
+    )
+    write, written = Spool.write, []
+
+    def fill_up(self: Spool, *args: Any, **options: Any) -> Path:
+        if len(written) == 3:
+            raise SpoolError("the disk is full")
+        written.append(write(self, *args, **options))
+        return written[-1]
+
+    monkeypatch.setattr(Spool, "write", fill_up)
+    with pytest.raises(SpoolError, match="the disk is full"):
+        import_paths(db, [path])
+    assert len(written) == 3
+    assert Spool(db).pending() == []
+    monkeypatch.undo()
+    assert single(import_paths(db, [path])).runs == 9
+
+
 def test_folders_are_searched_and_what_is_no_trace_is_told(tmp_path: Path, db: Path):
     folder = tmp_path / "in"
     (folder / "deep").mkdir(parents=True)
@@ -324,12 +349,15 @@ def test_progress_goes_from_nothing_to_all(tmp_path: Path, db: Path):
     paths = [save(tmp_path / f"{n}.json", [*LOG, says("user", "x" * 3_000_000)]) for n in range(2)]
     steps: list[tuple[int, int, Path]] = []
     import_paths(db, paths, progress=lambda done, total, path: steps.append((done, total, path)))
-    total = sum(path.stat().st_size for path in paths)
-    assert {step[1] for step in steps} == {total}
-    assert [step[0] for step in steps] == sorted(step[0] for step in steps)
-    assert steps[-1][0] == total
-    assert {step[2] for step in steps} == set(paths)
-    assert len(steps) > 4
+    reading = [step for step in steps if step[2] != db]
+    storing = steps[len(reading) :]
+    assert {step[2] for step in reading} == set(paths)
+    assert {step[2] for step in storing} == {db}
+    for phase, total in ((reading, sum(path.stat().st_size for path in paths)), (storing, storing[0][1])):
+        assert {step[1] for step in phase} == {total}
+        assert [step[0] for step in phase] == sorted(step[0] for step in phase)
+        assert phase[-1][0] == total
+    assert len(reading) > 4
 
 
 def test_spans_and_logs_of_one_trace_are_counted_once_in_the_totals(tmp_path: Path, db: Path):
@@ -340,7 +368,7 @@ def test_spans_and_logs_of_one_trace_are_counted_once_in_the_totals(tmp_path: Pa
     assert len(tables(db)["span_rows"]) == 2
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=300), name=st.sampled_from(["x", "x.json", "x.pb", "x.gz"]))
 def test_any_bytes_give_a_report_and_never_a_traceback(tmp_path: Path, data: bytes, name: str):
     path = tmp_path / name
@@ -349,7 +377,7 @@ def test_any_bytes_give_a_report_and_never_a_traceback(tmp_path: Path, data: byt
     assert [file.error is None for file in report.files] == [report.ok]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.integers(0, 3000), what=st.binary(max_size=4), drop=st.integers(0, 40))
 def test_a_damaged_file_comes_in_whole_or_not_at_all(tmp_path: Path, where: int, what: bytes, drop: int):
     whole = "\n".join(json.dumps({"messages": [*LOG, says("user", str(n))]}) for n in range(3)).encode()
@@ -366,7 +394,7 @@ def test_a_damaged_file_comes_in_whole_or_not_at_all(tmp_path: Path, where: int,
         assert Spool(db).pending() == []
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(logs(), min_size=1, max_size=4))
 def test_a_second_import_changes_no_table(tmp_path: Path, conversations: list[list[Message]]):
     db = tmp_path / "again.duckdb"
