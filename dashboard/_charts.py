@@ -83,12 +83,17 @@ def calls_over_time(
             name = f"{mark.glyph} {mark.name}"
             figure.add_bar(x=middles, y=values, width=width, name=name, marker=_bar(action))
     _beginnings(figure, buckets, bucket_ns, incidents)
-    figure.update_yaxes(title="calls", rangemode="tozero")
+    _whole_numbers(figure, "calls", [sum(getattr(one, action) for action in VERDICTS) for one in buckets])
     figure.update_xaxes(title=f"UTC · {duration(bucket_ns)} a bar", showgrid=False)
     if buckets:
         first, last = buckets[0].start_ns - bucket_ns // 4, buckets[-1].start_ns + bucket_ns * 5 // 4
         figure.update_xaxes(range=[when(first), when(last)])
     return figure
+
+
+def _whole_numbers(figure: go.Figure, title: str, heights: Sequence[int]) -> None:
+    """There is no half call: low bars get a tick for each."""
+    figure.update_yaxes(title=title, rangemode="tozero", dtick=1 if max(heights, default=0) < 5 else None)
 
 
 def _beginnings(
@@ -308,7 +313,10 @@ def errors_over_time(buckets: Sequence[ErrorBucket], bucket_ns: int) -> go.Figur
                 "pattern": {"shape": "/" if index >= len(SEQUENCE) else ""},
             },
         )
-    figure.update_yaxes(title="failed calls", rangemode="tozero")
+    heights: dict[int, int] = {}
+    for bucket in buckets:
+        heights[bucket.start_ns] = heights.get(bucket.start_ns, 0) + bucket.calls
+    _whole_numbers(figure, "failed calls", list(heights.values()))
     figure.update_xaxes(title=f"UTC · {duration(bucket_ns)} a bar", showgrid=False)
     return figure
 

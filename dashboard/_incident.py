@@ -90,25 +90,23 @@ def _figures(detail: IncidentDetail) -> None:
         )
         for action, number in (("nudge", one.nudge_at), ("block", one.block_at)):
             mark = VERDICTS[action]
+            sure = all(call.exact for call in detail.calls if call.number == number)
             _ui.figure(
                 f"{mark.glyph} {mark.name.capitalize()} falls",
                 "nowhere" if number is None else f"call {number} of {one.calls}",
-                note=_falls_note(one, action, number),
-                help=None
-                if one.exact or number is None
-                else "Projected: an earlier intervention, which the recorded agent did not see, might have "
-                "changed how the run went on.",
+                note=_falls_note(one, action, number, sure),
+                help=None if sure or number is None else _PROJECTED,
             )
 
 
-def _falls_note(one: Incident, action: str, number: int | None) -> str:
+_PROJECTED = "Projected: an earlier intervention, which the recorded agent did not see, might have changed how the run went on."
+
+
+def _falls_note(one: Incident, action: str, number: int | None, sure: bool) -> str:
     if number is None:
-        return (
-            "not reached under this policy" if one.after_block in (None, 0) else "the run was blocked before"
-        )
-    sure = "exact" if one.exact else "projected"
+        return "not reached under this policy" if not one.after_block else "the run was blocked before"
     after = f"; {count(one.after_block, 'call')} after it" if action == "block" and one.after_block else ""
-    return sure + after
+    return ("exact" if sure else "projected") + after
 
 
 def _lane_note(detail: IncidentDetail, drawn: int) -> str:

@@ -54,8 +54,9 @@ def draw(
                 for one in shown
             ],
             "cost": [one.cost for one in shown],
-            "nudge": [_falls(one.nudge_at, one) for one in shown],
-            "block": [_falls(one.block_at, one) for one in shown],
+            "nudge": [one.nudge_at for one in shown],
+            "block": [one.block_at for one in shown],
+            "sure": [None if one.exact is None else "exact" if one.exact else "projected" for one in shown],
             "ending": ["✓ resolved" if one.resolved else "✗ unresolved" for one in shown],
             "how": [_ENDINGS.get(one.ending, one.ending) for one in shown],
             "when": [when(one.first_ns) for one in shown],
@@ -78,23 +79,27 @@ def draw(
             "open": st.column_config.ButtonColumn(
                 "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
             ),
-            "age": st.column_config.TextColumn("Last seen", width=108),
-            "kind": st.column_config.TextColumn("Kind", width=92),
-            "agent": st.column_config.TextColumn("Agent", width=120),
-            "tool": st.column_config.TextColumn("Tools", width=165),
+            "age": st.column_config.TextColumn("Last seen", width=100),
+            "kind": st.column_config.TextColumn("Kind", width=88),
+            "agent": st.column_config.TextColumn("Agent", width=112),
+            "tool": st.column_config.TextColumn("Tools", width=148),
             "repeats": st.column_config.NumberColumn(
                 "Repeats", help="Calls that brought nothing new", width=68
             ),
             "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=68),
             "tokens": st.column_config.NumberColumn(
-                "Tokens", help="Of the requests in between", format="localized", width=75
+                "Tokens", help="Of the requests in between", format="localized", width=68
             ),
-            "ending": st.column_config.TextColumn("Ended", width=105),
-            "nudge": st.column_config.TextColumn(
-                "▲ Nudge", help="Number of its first nudged call; ≈ projected", width=70
+            "ending": st.column_config.TextColumn("Ended", width=98),
+            "nudge": st.column_config.NumberColumn(
+                "▲ Nudge", help="Number of its first nudged call", width=68
             ),
-            "block": st.column_config.TextColumn(
-                "■ Block", help="Number of its blocked call; ≈ projected", width=70
+            "block": st.column_config.NumberColumn("■ Block", help="Number of its blocked call", width=62),
+            "sure": st.column_config.TextColumn(
+                "Certainty",
+                help="Projected: at least one of its verdicts comes after an intervention that the recorded "
+                "agent did not see",
+                width=82,
             ),
             "cost": st.column_config.NumberColumn("Cost", format="dollar", width=70),
             "how": st.column_config.TextColumn("How it ended", width=170),
@@ -105,9 +110,3 @@ def draw(
     chosen = st.session_state.pop("_open", None)
     if chosen:
         open_incident(chosen)
-
-
-def _falls(number: int | None, incident: Incident) -> str | None:
-    if number is None:
-        return None
-    return f"{number}" if incident.exact else f"≈ {number}"

@@ -46,7 +46,7 @@ def duration(ns: int | float | None) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+        return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"
     for unit, length, small, part in (("min", 60, "s", 1), ("h", 3600, "min", 60), ("d", 86400, "h", 3600)):
         if seconds < length * (60 if unit == "min" else 24 if unit == "h" else 1e9):
             whole, rest = divmod(round(seconds / part) * part, length)
