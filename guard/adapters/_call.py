@@ -47,6 +47,7 @@ class GuardedCall:
         call_id: str | None,
         agent: str | None,
         control_flow: tuple[type[BaseException], ...],
+        spans: bool | None,
     ) -> None:
         self.run = run
         self.tool_name = tool_name
@@ -56,6 +57,7 @@ class GuardedCall:
         self.verdict: Verdict | None = None
         self.outcome: Outcome | None = None
         self._text: str | None = None
+        self.spans = spans
         self._control_flow = control_flow
         self._span: telemetry.CallSpan | None = None
         self._token: Any = None

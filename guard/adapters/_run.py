@@ -231,6 +231,7 @@ class GuardedRun:
         call_id: str | None = None,
         agent: str | None = None,
         control_flow: tuple[type[BaseException], ...] = (),
+        spans: bool | None = None,
     ) -> GuardedCall:
         """A call, as a `with` block around the tool's execution. For adapters and hosts' loops.
 
@@ -238,7 +239,7 @@ class GuardedRun:
                 output = call.returned(search("x"))
 
         An exception that leaves the block is judged as a failure and goes on; one of `control_flow`
-        goes on unjudged.
+        goes on unjudged. `spans` is as for the run, where it differs for this call.
         """
         return GuardedCall(
             self,
@@ -247,6 +248,7 @@ class GuardedRun:
             call_id=call_id,
             agent=self.agent if agent is None else agent,
             control_flow=control_flow,
+            spans=self._spans if spans is None else spans,
         )
 
     def call(
@@ -297,7 +299,7 @@ class GuardedRun:
         place = _place.get()
         outer = place.call if place is not None else None
         span = telemetry.open_call_span(
-            mode=self._spans,
+            mode=call.spans,
             provider=self._provider,
             run_span=self._span,
             always_below=self._own_span and self._attached is None,
