@@ -140,7 +140,8 @@ def test_processes_that_make_the_file_at_once_get_one(path):
 
 @pytest.mark.parametrize(
     ("content", "match"),
-    [(b"", "is an empty file"), (b"hello\n", "is not a DuckDB"), (os.urandom(20_000), "is not a DuckDB")],
+    [(b"", "is an empty file"), (b"hello\n", "is not a DuckDB"), (bytes(range(256)) * 80, "is not a DuckDB")],
+    ids=["empty", "text", "bytes"],
 )
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path, content, match):
     path.write_bytes(content)
