@@ -41,7 +41,7 @@ def replay(
     block: Block = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """Re-run the duplicate-call guard over the recorded calls and count what it would have done."""
+    """Count what the guard would have done with the recorded calls."""
     from .. import replay as engine
 
     rules = load_policy(policy, nudge, block)
@@ -155,7 +155,10 @@ def incidents(
     ] = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """List the incidents, worst first: where agents went round in circles, whatever the thresholds."""
+    """List the incidents, worst first: where agents went round in circles.
+
+    Incidents do not depend on thresholds; the columns nudge and block say where those of the policy fall.
+    """
     from .. import replay as engine
 
     kinds = [member.value for member in engine.IncidentKind]
@@ -208,7 +211,7 @@ def errors(
     policy: PolicyFile = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """What fails, how, and whether the guard counts it: failed calls by tool and kind."""
+    """List failed calls by tool and kind, and whether the guard counts them."""
     from .. import replay as engine
 
     with reading(db) as connection:
