@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from ..collector import Folder, Store, otlp_app
-from ..collector._lease import turnstile
 from ..guard import LoopscopeError, StoreBusyError
 
 if TYPE_CHECKING:
@@ -62,6 +61,7 @@ def serve(
     """
     db_path = Path(db).expanduser().absolute()
     os.environ[DATABASE_VARIABLE] = str(db_path)
+    before = set(threading.enumerate())
     say = announce or _print
     local = _is_local(host)
     with ExitStack() as cleanup:
@@ -89,7 +89,7 @@ def serve(
         stop.wait()
         for server in servers:  # all at once; leaving the block then waits for each
             server.should_exit = True
-    _leave_duckdb(db_path)
+    _leave_no_thread(before)
     return 0
 
 
@@ -260,19 +260,21 @@ def _folding(db_path: Path) -> Iterator[None]:
     finally:
         deadline = time.monotonic() + _LAST_FOLD_SECONDS
         end.set()
-        thread.join(_LAST_FOLD_SECONDS + 0.5)
+        thread.join(_LAST_FOLD_SECONDS)
 
 
-def _leave_duckdb(db_path: Path) -> None:
-    """Wait until no thread is inside of DuckDB; failing that, end the process here and now.
+def _leave_no_thread(before: set[threading.Thread]) -> None:
+    """Wait for the threads of this server; end the process here and now if one does not come.
 
-    A page's query may still run. When the interpreter ends, it unwinds the stacks of such threads, and
-    through DuckDB's that ends in abort(). Nothing is lost by leaving: writes are transactions.
+    A page's query, or a fold on a busy machine, may still be inside of DuckDB. When the interpreter ends it
+    unwinds the stacks of such threads, and through DuckDB's that ends in abort() or never. Nothing is lost
+    by leaving: writes are transactions, and what is not folded stays in the spool.
     """
-    gate = turnstile(db_path)
+    if threading.current_thread() is not threading.main_thread():
+        return
     deadline = time.monotonic() + _GRACE_SECONDS
-    while gate.inside:
-        if time.monotonic() > deadline and threading.current_thread() is threading.main_thread():
+    while any(thread.daemon and thread not in before for thread in threading.enumerate()):
+        if time.monotonic() > deadline:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
