@@ -68,7 +68,7 @@ def _walk(old: Any, new: Any, path: str, changes: list[Change], depth: int) -> N
                 else:
                     _walk(old[index], new[index], where, changes, depth + 1)
             return
-    if type(old) is not type(new) or old != new:
+    if type(old) is not type(new) or repr(old) != repr(new):  # repr tells 0.0 from -0.0
         changes.append(Change(path or "value", "changed", _show(old), _show(new)))
 
 

@@ -1,7 +1,7 @@
 -- Failed calls by what was recorded of them, most frequent first, each with its first call (run, seq).
 , failed AS (
     SELECT
-        tool, kind, outcome, result, run, seq,
+        tool, kind, outcome, result, run, seq, start_ns,
         row_number() OVER same_text AS nth,
         count(*) OVER (PARTITION BY tool, kind, outcome, result) AS calls
     FROM verdicts
@@ -11,5 +11,5 @@
 SELECT tool, kind, outcome, result, run, seq, calls
 FROM failed
 WHERE nth = 1
-ORDER BY calls DESC, tool, kind, outcome, result
+ORDER BY calls DESC, start_ns, run, seq
 LIMIT $limit

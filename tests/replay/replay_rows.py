@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 import duckdb
+
 from loopscope.collector import LlmRequest, ToolCall
 from loopscope.collector._schema import create_schema
 from loopscope.guard import FINGERPRINT_VERSION, fingerprint, result_hash, scope_key

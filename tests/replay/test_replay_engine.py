@@ -6,9 +6,10 @@ import os
 from collections import Counter
 from dataclasses import dataclass, replace
 
-import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from replay_rows import START, call, database, number
+
 from loopscope.collector import ToolCall
 from loopscope.guard import (
     ABORT_MARKER,
@@ -22,7 +23,6 @@ from loopscope.guard import (
     result_hash,
 )
 from loopscope.replay import Filters, Totals, call_verdicts, replay, sweep
-from replay_rows import START, call, database, number
 
 TOOLS = ("search", "read", "write")
 RUNS = ("root", "child", "grandchild", "other")
@@ -180,7 +180,9 @@ def policies(draw: st.DrawFn) -> GuardPolicy:
 
 
 many = settings(
-    max_examples=int(os.environ.get("LOOPSCOPE_EXAMPLES", "60")), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=int(os.environ.get("LOOPSCOPE_EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
