@@ -215,8 +215,9 @@ def test_a_report_can_be_read_by_someone_who_never_saw_the_tool() -> None:
     text = report(con, find_incidents(con)[0].key, GuardPolicy(), "md", db="t.duckdb")
     for part in (
         "# Loop: `support-bot` / `search_docs`, 8 calls",
-        "`support-bot` called `search_docs` 8 times with the same arguments and got the same answer each time; "
-        "a guard at 3/5 would have nudged at call 3 and blocked at call 5; 3 calls came after (3 avoidable).",
+        "`support-bot` called `search_docs` 8 times with the same arguments and got the same answer each "
+        "time; a guard at 3/5 would have nudged at call 3 and blocked at call 5; "
+        "3 calls came after (3 avoidable).",
         "## Impact",
         "`· · ▲ ▲ ■ × × ×`",
         "The verdicts from call 4 on are projected, not exact",
