@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import Outcome, Verdict
 from . import _telemetry as telemetry
-from ._facts import failure_of, outcome_of, text_of, with_note
+from ._facts import failure_of, is_blocks, outcome_of, text_of, with_note
 
 if TYPE_CHECKING:
     from ._run import GuardedRun
@@ -110,9 +110,8 @@ class GuardedCall:
         content = self.returned(output, failed=failed)
         verdict = self.verdict
         assert verdict is not None
-        is_list = isinstance(content, list)
-        shown = content if isinstance(content, str) or is_list else text_of(content)
-        return CallResult(shown, failed or self.outcome is not Outcome.SUCCESS, verdict)  # type: ignore[arg-type]
+        shown: Any = content if isinstance(content, str) or is_blocks(content) else text_of(content)
+        return CallResult(shown, failed or self.outcome is not Outcome.SUCCESS, verdict)
 
     def failed(self, error: Exception, text: str | None = None) -> CallResult:
         """Judge a call that raised, where the model is shown `text` (by default type and message)."""

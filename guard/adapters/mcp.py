@@ -1,13 +1,13 @@
 """MCP: the guard around a client session.
 
-    from mcp import Client
-    from loopscope.guard.adapters import GuardedRun
-    from loopscope.guard.adapters.mcp import guard_session
+from mcp import Client
+from loopscope.guard.adapters import GuardedRun
+from loopscope.guard.adapters.mcp import guard_session
 
-    async with Client("http://localhost:8000/mcp") as client:
-        session = guard_session(client)
-        with GuardedRun("policy.toml") as run:
-            result = await session.call_tool("search", {"q": "x"})
+async with Client("http://localhost:8000/mcp") as client:
+    session = guard_session(client)
+    with GuardedRun("policy.toml") as run:
+        result = await session.call_tool("search", {"q": "x"})
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class GuardedSession:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
-    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Call a tool, and judge the call.
 
         A note is one more text block behind the result's own content; `structuredContent` stays what
@@ -121,4 +123,4 @@ def _says_the_same(text: str, structured: Any) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return value == structured or structured == {"result": value}
+    return structured in (value, {"result": value})

@@ -1,13 +1,13 @@
 """OpenAI Agents SDK: the guard around an agent's tools.
 
-    from agents import Agent, Runner
-    from loopscope.guard.adapters import GuardedRun
-    from loopscope.guard.adapters.openai_agents import guard_agent
+from agents import Agent, Runner
+from loopscope.guard.adapters import GuardedRun
+from loopscope.guard.adapters.openai_agents import guard_agent
 
-    agent = guard_agent(Agent(name="helper", tools=[…]))
-    with GuardedRun("policy.toml") as run:
-        result = await Runner.run(agent, "…")
-    run.outcome      # "loop_blocked", or None
+agent = guard_agent(Agent(name="helper", tools=[…]))
+with GuardedRun("policy.toml") as run:
+    result = await Runner.run(agent, "…")
+run.outcome      # "loop_blocked", or None
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .. import LoopscopeError
 from ._call import GuardedCall
 from ._decorator import same_call
 from ._facts import text_of
-from ._run import GuardedRun, LoopBlocked, current_run, enclosing_call
+from ._run import LoopBlocked, current_run, enclosing_call
 
 __all__ = ["AgentLoopBlocked", "guard_agent", "guard_tool"]
 

@@ -1,16 +1,17 @@
 """Pydantic AI: the guard as a capability of an agent, or around a single toolset.
 
-    from pydantic_ai import Agent
-    from loopscope.guard.adapters.pydantic_ai import LoopGuard
+from pydantic_ai import Agent
+from loopscope.guard.adapters.pydantic_ai import LoopGuard
 
-    agent = Agent(model, tools=[…], capabilities=[LoopGuard("policy.toml")])
-    result = agent.run_sync("…")
-    result.metadata["loopscope_outcome"]      # "loop_blocked", or None
+agent = Agent(model, tools=[…], capabilities=[LoopGuard("policy.toml")])
+result = agent.run_sync("…")
+result.metadata["loopscope_outcome"]      # "loop_blocked", or None
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from os import PathLike
@@ -23,6 +24,7 @@ from pydantic_ai.exceptions import (
     CallDeferred,
     ModelRetry,
     SkipToolExecution,
+    ToolFailed,
     ToolFailedError,
     ToolRetryError,
 )
@@ -37,7 +39,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
-from .. import Guidance, GuardPolicy
+from .. import GuardPolicy, Guidance
 from . import _telemetry as telemetry
 from ._call import GuardedCall
 from ._decorator import same_call
@@ -50,7 +52,14 @@ _CONTROL_FLOW = (CallDeferred, ApprovalRequired)
 
 
 class ToolInputValidationError(ModelRetry):
-    """Refused arguments, with the guard's note behind what the model is told about them."""
+    """Refused arguments, with the guard's note behind what the model is told about them.
+
+    Its `str` is that of the refusal, with the note behind it: what traces keep of an exception.
+    """
+
+    def __init__(self, message: str, refusal: Exception, note: str) -> None:
+        super().__init__(message)
+        self.args = (f"{refusal}\n\n{note}",)
 
 
 class ToolValidationError(ToolRetryError):
@@ -172,13 +181,10 @@ class LoopGuard(AbstractCapability[Any]):
         # Pydantic AI makes its span of this call when everybody has declined to mend it.
         spans = False if _is_instrumented() else None
         with _open(self._opened(), call, ctx, spans=spans) as guarded:
-            text = _refusal_text(error)
-            verdict = guarded.judge_error(error, text)
-            if verdict.guidance is None:
-                guarded.record(text)
+            note = _noted(guarded, error, _refusal_text(error))
+            if note is None:
                 raise error
-            guarded.record(f"{text}\n\n{verdict.guidance}")
-            raise ToolInputValidationError(f"{text}\n\n{verdict.guidance}") from error
+            raise _refused(guarded, note, error) from error
 
 
 @dataclass
@@ -278,19 +284,51 @@ async def _execute(
             raise SkipToolExecution(_shown(guarded, skip.result)) from skip
         except ToolRetryError as error:
             part = error.tool_retry
-            text = part.model_response_str(wrap_if_error=False) if isinstance(part, ToolReturnPart) else None
-            verdict = guarded.judge_error(error, text)
-            if verdict.guidance is None or not isinstance(part, ToolReturnPart):
-                guarded.record(text)
+            if not isinstance(part, ToolReturnPart):
                 raise
-            noted = f"{text}\n\n{verdict.guidance}"
-            guarded.record(noted)
-            raise ToolValidationError(replace(part, content=noted)) from error
+            note = _noted(guarded, error, part.model_response_str(wrap_if_error=False))
+            if note is None:
+                raise
+            raise ToolValidationError(replace(part, content=note)) from error
+        except (ValidationError, ModelRetry) as error:
+            # Pydantic AI records no result for these. A trace has it from the next request, where it is a JSON
+            # value and no text: spelled as that value is written, it is the same with and without a note.
+            text = _respell(_refusal_text(error))
+            note = _noted(guarded, error, text)
+            if note is None:
+                raise
+            raise _refused(guarded, note, error) from error
         except ToolFailedError as error:
-            text = error.tool_failed.model_response_str(wrap_if_error=False)
-            guarded.judge_error(error, text)
-            guarded.record(text)
-            raise
+            part = error.tool_failed
+            note = _noted(guarded, error, part.model_response_str(wrap_if_error=False))
+            if note is None:
+                raise
+            raise ToolFailedError(replace(part, content=note)) from error
+        except ToolFailed as error:
+            note = _noted(guarded, error, error.message)
+            if note is None:
+                raise
+            raise ToolFailed(note) from error
+
+
+def _noted(call: GuardedCall, error: Exception, text: str) -> str | None:
+    """Judge a failure of which the model is told `text`: the text with the note behind it, if there is one."""
+    verdict = call.judge_error(error, text)
+    noted = None if verdict.guidance is None else f"{text}\n\n{verdict.guidance}"
+    call.record(noted or text)
+    return noted
+
+
+def _respell(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def _refused(call: GuardedCall, noted: str, error: Exception) -> ToolInputValidationError:
+    assert call.verdict is not None
+    return ToolInputValidationError(noted, error, call.verdict.guidance or "")
 
 
 def _json(value: Any) -> str:
