@@ -32,7 +32,10 @@ from ._exceptions import (
 from ._guard import Action, DuplicateCallGuard, Escalation, Verdict
 from ._guidance import ABORT_MARKER, GUIDANCE_MARKER, Guidance, strip_annotation
 from ._outcome import Classification, ErrorKind, Outcome, OutcomeFacts, classify_outcome
-from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy
+from ._override import Decision, OverrideAction, OverrideMessages, ReasonedOverrideGuard
+from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy, ToolRules
+from ._policy_words import describe_changes
+from ._recorded import RecordedCall
 
 __all__ = [
     "ABORT_MARKER",
@@ -42,6 +45,7 @@ __all__ = [
     "INHERIT",
     "Action",
     "Classification",
+    "Decision",
     "DuplicateCallGuard",
     "ErrorKind",
     "Escalation",
@@ -53,16 +57,22 @@ __all__ = [
     "OtlpDecodeError",
     "Outcome",
     "OutcomeFacts",
+    "OverrideAction",
+    "OverrideMessages",
     "PolicyError",
+    "ReasonedOverrideGuard",
+    "RecordedCall",
     "SpoolError",
     "StoreBusyError",
     "StoreError",
     "StoreVersionError",
     "Thresholds",
     "ToolPolicy",
+    "ToolRules",
     "Verdict",
     "canonical_arguments",
     "classify_outcome",
+    "describe_changes",
     "fingerprint",
     "result_hash",
     "scope_key",

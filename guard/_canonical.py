@@ -83,15 +83,15 @@ def _careful_int(text: str) -> int | NumberToken:
 
 
 _read = json.JSONDecoder(object_pairs_hook=_fast_object, parse_float=_fast_float).decode
-_read_carefully = json.JSONDecoder(
+careful_decoder = json.JSONDecoder(
     object_pairs_hook=_careful_object, parse_float=_careful_float, parse_int=_careful_int
-).decode
+)
 _write = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False
 ).encode
 
 
-def _parse_json(text: str) -> tuple[bool, Any, bool]:
+def parse_json(text: str) -> tuple[bool, Any, bool]:
     """Read JSON text: (is it JSON, the value, may `_write` write it)."""
     try:
         try:
@@ -99,7 +99,7 @@ def _parse_json(text: str) -> tuple[bool, Any, bool]:
         except json.JSONDecodeError:
             return False, None, False
         except (_CarefulError, ValueError):  # ValueError: more digits than the interpreter converts
-            value, plain = _read_carefully(text), False
+            value, plain = careful_decoder.decode(text), False
     except (RecursionError, json.JSONDecodeError):
         return False, None, False
     if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
@@ -127,12 +127,12 @@ def _members(node: Any) -> Iterable[Any]:
 _TAG = re.compile(r"\s*<(\w+)>")
 
 
-def _parse_xmlish(text: str) -> dict[str, Any] | Pairs | None:
-    """`<name>value</name>` pairs and nothing else: an object of strings, or None.
+def xml_members(text: str) -> list[tuple[str, str, int, int]] | None:
+    """`<name>value</name>` pairs and nothing else, as (name, stripped value, start, end), or None.
 
     One pass over the text, whatever it holds: an opening tag without its closing tag ends it.
     """
-    pairs: list[tuple[str, str]] = []
+    members: list[tuple[str, str, int, int]] = []
     at, end = 0, len(text.rstrip())
     while at < end:
         tag = _TAG.match(text, at)
@@ -142,9 +142,15 @@ def _parse_xmlish(text: str) -> dict[str, Any] | Pairs | None:
         stop = text.find(closing, tag.end())
         if stop < 0:
             return None
-        pairs.append((tag[1], text[tag.end() : stop].strip()))
+        members.append((tag[1], text[tag.end() : stop].strip(), at, stop + len(closing)))
         at = stop + len(closing)
-    return _careful_object(pairs) if pairs else None
+    return members or None
+
+
+def _parse_xmlish(text: str) -> dict[str, Any] | Pairs | None:
+    """XML-ish arguments as an object of strings, or None."""
+    members = xml_members(text)
+    return None if members is None else _careful_object([(name, value) for name, value, _, _ in members])
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -229,7 +235,7 @@ def canonical_arguments(arguments: object, *, metadata_keys: Collection[str] = D
     text = _as_text(arguments)
     if text is None:
         return _form_of_object(arguments, metadata)
-    is_json, value, plain = _parse_json(text)
+    is_json, value, plain = parse_json(text)
     if not is_json:
         members = _parse_xmlish(text)
         return _form_of_text(text) if members is None else _form_of_object(members, metadata)
@@ -259,7 +265,7 @@ def _open_encoded(text: str) -> tuple[Any, bool]:
     value: Any = text
     plain = True
     for _ in range(_MAX_ENCODINGS):
-        is_json, value, plain = _parse_json(value)
+        is_json, value, plain = parse_json(value)
         if not is_json:
             break
         if isinstance(value, (dict, list)):
@@ -294,10 +300,35 @@ def result_hash(output: object) -> int | None:
     if output is None:
         return None
     if issubclass(type(output), str):
-        return _digest(str.encode(output, "utf-8", "surrogatepass"))  # type: ignore[arg-type]
-    form = _form_of_object(output, frozenset()).encode()
-    digest = blake2b(form, person=b"loopscope.object").digest()
+        return hash_of_text(output)  # type: ignore[arg-type]
+    return hash_of_form(_form_of_object(output, frozenset()))
+
+
+def hash_of_text(text: str) -> int:
+    """The hash of a result that is text."""
+    return _digest(str.encode(text, "utf-8", "surrogatepass"))
+
+
+def hash_of_form(form: str) -> int:
+    """The hash of a result that is known by its canonical form; never that of a text."""
+    digest = blake2b(form.encode(), person=b"loopscope.object").digest()
     return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def result_form(output: object, ignored_keys: frozenset[str]) -> str | None:
+    """The canonical form of a result without the ignored keys, which are left out at every depth.
+
+    None for text that holds no JSON object or array: it has no keys, and compares as it is.
+    """
+    if not issubclass(type(output), str):
+        return _form_of_object(output, ignored_keys)
+    _, value, plain = parse_json(output)  # type: ignore[arg-type]
+    if type(value) is str:
+        value, plain = _open_encoded(value)
+    if not isinstance(value, (dict, list)):
+        return None
+    form = _write_plain(value, ignored_keys) if plain else None
+    return _encodable(write_any(value, ignored_keys)[0] if form is None else form)
 
 
 def scope_key(run_id: str, agent_name: str | None, fingerprint: int) -> int:

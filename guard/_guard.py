@@ -12,10 +12,15 @@ from ._canonical import fingerprint, result_hash
 from ._guidance import Guidance
 from ._outcome import Outcome
 from ._policy import GuardPolicy
+from ._recorded import RecordedCall
 
 __all__ = ["Action", "Certainty", "DuplicateCallGuard", "Escalation", "Verdict"]
 
 Certainty = Literal["certain", "truncated", "missing"]
+
+_GENERAL = Outcome.GENERAL_TOOL_ERROR
+_SUCCESS = Outcome.SUCCESS
+_ERRORS = object()  # marks the keys of counts of general errors
 
 
 class Action(StrEnum):
@@ -39,7 +44,7 @@ class Verdict:
         output: the tool's output, whole. Text carries the guidance behind it; any other object
             is the very object the tool returned.
         guidance: the note, where there is one. A host whose outputs are not text adds it as a
-            further content block.
+            further content block. In shadow mode there is none.
         certainty: "truncated" where arguments or output were cut before they got here, so that
             equal may not be equal; "missing" where one of them is not known.
     """
@@ -64,7 +69,13 @@ class DuplicateCallGuard:
     """Watches the calls of one run. Make a new one for every run and for every retry of it.
 
     Safe to use from several threads and from asyncio tasks; calls count in the order in which
-    `observe` is entered with their outputs. Memory: one hash and one count per different call.
+    `observe` is entered with their outputs. Memory: about 300 bytes per different call, however
+    large arguments and outputs are; as much again where its errors are counted on their own.
+
+    With a policy in shadow mode the verdicts are those of a guard at work, and nothing else
+    happens: outputs come back as they are, without guidance, and `escalated` stays false. BLOCK
+    then says that the run would have been stopped here, AFTER_BLOCK that the call would not have
+    been made; counts are frozen there, as they are behind a real block.
 
     Args:
         policy: thresholds and exceptions.
@@ -77,7 +88,8 @@ class DuplicateCallGuard:
     ) -> None:
         self._policy = GuardPolicy() if policy is None else policy
         self._guidance = guidance
-        self._streaks: dict[Hashable, tuple[int, int]] = {}
+        self._streaks: dict[Hashable, tuple[Hashable, int]] = {}
+        self._kept: dict[Hashable, tuple[Hashable, int]] = {}  # of tools that reset the others
         self._blocked = blocked
         self._escalation: Escalation | None = None
         self._lock = Lock()
@@ -90,12 +102,17 @@ class DuplicateCallGuard:
     @property
     def escalated(self) -> bool:
         """Has a call been blocked? Then the host ends the task with a named outcome."""
+        return self._blocked and not self._policy.shadow
+
+    @property
+    def after_block(self) -> bool:
+        """Is every verdict AFTER_BLOCK from here on? As `escalated`, but in shadow mode too."""
         return self._blocked
 
     @property
     def escalation(self) -> Escalation | None:
         """The call that was blocked, if one was in this run."""
-        return self._escalation
+        return None if self._policy.shadow else self._escalation
 
     def nested(self) -> DuplicateCallGuard:
         """A guard for a run that starts now inside this one: silent if this one has blocked."""
@@ -126,14 +143,15 @@ class DuplicateCallGuard:
         """
         if outcome is not None:
             outcome = Outcome(outcome)
-        call = fingerprint(tool_name, arguments, metadata_keys=self._policy.metadata_keys)
-        result = result_hash(output)
+        rules = self._policy.rules_for(tool_name)
+        call = fingerprint(tool_name, arguments, metadata_keys=rules.metadata_keys)
+        result = result_hash(output) if rules.view is None else rules.view.hash(output)
         key = None if call is None else (agent, call)
         action, count = self.observe_hashed(tool_name, key, result, outcome, agent=agent)
         certainty: Certainty = (
             "missing" if key is None or result is None else "truncated" if truncated else "certain"
         )
-        if action is not Action.NUDGE and action is not Action.BLOCK:
+        if (action is not Action.NUDGE and action is not Action.BLOCK) or self._policy.shadow:
             return Verdict(action, count, output, None, certainty)
         texts = self._guidance or Guidance.default()
         note = (texts.nudge_note if action is Action.NUDGE else texts.block_note)(tool_name, count)
@@ -141,11 +159,30 @@ class DuplicateCallGuard:
             action, count, f"{output}\n\n{note}" if isinstance(output, str) else output, note, certainty
         )
 
+    def observe_recorded(self, call: RecordedCall) -> tuple[Action, int]:
+        """Judge a recorded call: its action and its count. Every knob of the policy is honoured.
+
+        Feed the calls of one run (or trace, or session: the policy's scope) in the order of their
+        `seq`. Stored fingerprints and result hashes are used as far as the policy allows.
+        """
+        policy = self._policy
+        tool_name = call.tool_name
+        identity, result = call.fingerprint, call.result_hash
+        if identity is None or policy.changes_fingerprints(tool_name):
+            identity = policy.fingerprint(tool_name, call.arguments)
+        if result is None or policy.changes_results(tool_name):
+            result = policy.result_hash(tool_name, call.result)
+        compared: Hashable | None = result
+        if result is not None and call.recorded_verdict is not None and not policy.strip_annotations:
+            compared = object()  # with its note, which holds a number, it was like no other result
+        key = None if identity is None else (call.agent_name, identity)
+        return self.observe_hashed(tool_name, key, compared, call.outcome, agent=call.agent_name)
+
     def observe_hashed(
         self,
         tool_name: str,
         key: Hashable | None,
-        result: int | None,
+        result: Hashable | None,
         outcome: Outcome | str | None,
         *,
         agent: str | None = None,
@@ -156,22 +193,35 @@ class DuplicateCallGuard:
             tool_name: the tool, for its thresholds.
             key: what the count belongs to: (agent, fingerprint), or a recorded `scope_key`.
                 None where the arguments are not known.
-            result: `result_hash` of the output; None where it is not known.
+            result: the policy's `result_hash` of the output; None where it is not known.
             outcome: how the call ended; None where it is not known.
             agent: only named in `escalation`.
         """
         policy = self._policy
+        thresholds, errors, exempt, resets, _, _ = policy.rules_for(tool_name)
         with self._lock:
-            last, count = self._streaks.get(key, (None, 0))
+            streaks, slot = self._streaks, key
+            if errors is not None or resets:  # few policies pay for these
+                if resets:
+                    streaks = self._kept
+                if outcome == _SUCCESS and not self._blocked:
+                    if resets:
+                        self._streaks.clear()
+                    streaks.pop((_ERRORS, key), None)
+                elif errors is not None and outcome == _GENERAL:
+                    thresholds, slot = errors, (_ERRORS, key)
+            last, count = streaks.get(slot, (None, 0))
             if self._blocked:
                 return Action.AFTER_BLOCK, count
-            if policy.is_exempt(tool_name):
+            if exempt:
                 return Action.ALLOW, 0
-            if key is None or result is None or outcome is None or outcome not in policy.counted_outcomes:
+            if key is None or result is None or outcome is None:
+                return Action.NOT_COUNTED, count
+            if slot is key and outcome not in policy.counted_outcomes:
                 return Action.NOT_COUNTED, count
             count = count + 1 if result == last else 1
-            self._streaks[key] = (result, count)
-            nudge, block = policy.thresholds_for(tool_name)
+            streaks[slot] = (result, count)
+            nudge, block = thresholds
             if block is not None and count >= block:
                 self._blocked = True
                 self._escalation = Escalation(tool_name, agent, count)

@@ -10,14 +10,13 @@ from functools import cache
 from typing import Literal
 
 from ._exceptions import PolicyError
+from ._templates import TEMPLATES, check_template, fill, read_template
 
 __all__ = ["ABORT_MARKER", "GUIDANCE_MARKER", "Guidance", "strip_annotation"]
 
 GUIDANCE_MARKER = "[DUPLICATE_CALL_GUIDANCE]"
 ABORT_MARKER = "[DUPLICATE_CALL_ABORT]"
 
-_FOLDER = os.path.join(os.path.dirname(__file__), "templates")
-_MAX_TEMPLATE_CHARS = 3_000
 _MAX_NOTE_CHARS = 4_000
 _MAX_NOTES = 4  # stacked by guards around guards
 
@@ -38,12 +37,7 @@ class Guidance:
 
     def __post_init__(self) -> None:
         for name, text in (("nudge", self.nudge), ("block", self.block)):
-            if "{count}" not in text:
-                raise PolicyError(f"the {name} text must say {{count}}, the number of equal results")
-            if len(text) > _MAX_TEMPLATE_CHARS:
-                raise PolicyError(
-                    f"the {name} text has {len(text)} characters; at most {_MAX_TEMPLATE_CHARS} are allowed"
-                )
+            check_template(name, text, "{count}", "the number of equal results")
 
     @classmethod
     def default(cls) -> Guidance:
@@ -58,8 +52,8 @@ class Guidance:
             PolicyError: the folder has neither file, or a file cannot be read or used.
         """
         own = cls.default()
-        nudge = _read_template(os.path.join(folder, "nudge.txt"))
-        block = _read_template(os.path.join(folder, "block.txt"))
+        nudge = read_template(os.path.join(folder, "nudge.txt"))
+        block = read_template(os.path.join(folder, "block.txt"))
         if nudge is None and block is None:
             raise PolicyError(f"{os.fspath(folder)}: no nudge.txt and no block.txt in this folder")
         try:
@@ -69,35 +63,17 @@ class Guidance:
 
     def nudge_note(self, tool_name: str, count: int) -> str:
         """The note for a call that repeats itself."""
-        return f"{GUIDANCE_MARKER}\n{_fill(self.nudge, tool_name, count)}"
+        return f"{GUIDANCE_MARKER}\n" + fill(self.nudge, tool_name, {"count": str(count)})
 
     def block_note(self, tool_name: str, count: int) -> str:
         """The note for the call that ends a run."""
-        return f"{ABORT_MARKER}\n{_fill(self.block, tool_name, count)}"
+        return f"{ABORT_MARKER}\n" + fill(self.block, tool_name, {"count": str(count)})
 
 
 @cache
 def _default_guidance() -> Guidance:
-    texts = [_read_template(os.path.join(_FOLDER, name)) for name in ("nudge.txt", "block.txt")]
+    texts = [read_template(os.path.join(TEMPLATES, name)) for name in ("nudge.txt", "block.txt")]
     return Guidance(*(text or "" for text in texts))
-
-
-def _read_template(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError:
-        raise PolicyError(f"{path}: cannot be read: not UTF-8 text") from None
-    except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _fill(template: str, tool_name: str, count: int) -> str:
-    # One pass, so that braces in a tool's name stay what they are.
-    values = {"{tool_name}": tool_name[:200], "{count}": str(count)}
-    return re.sub(r"\{tool_name\}|\{count\}", lambda match: values[match[0]], template)
 
 
 def strip_annotation(text: str) -> tuple[str, Literal["nudge", "block"] | None]:

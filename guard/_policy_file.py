@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 from ._canonical import DEFAULT_METADATA_KEYS
 from ._exceptions import PolicyError
 from ._outcome import Outcome
-from ._policy import INHERIT, GuardPolicy, ToolPolicy, show, tool_path
+from ._policy import GuardPolicy, ToolPolicy
+from ._policy_checks import show, tool_path
 
 __all__ = [
     "POLICY_FILE_VERSION",
+    "policy_from_dict",
     "policy_from_toml",
     "policy_to_dict",
     "policy_to_toml",
@@ -29,38 +31,59 @@ _KEYS = (
     "version",
     "nudge_threshold",
     "block_threshold",
+    "error_nudge_threshold",
+    "error_block_threshold",
     "counted_outcomes",
     "metadata_keys",
+    "ignored_result_keys",
+    "ignored_result_patterns",
     "scope",
+    "shadow",
     "strip_annotations",
     "tools",
 )
-_TOOL_KEYS = ("nudge_threshold", "block_threshold", "exempt")
+_TOOL_KEYS = (
+    "nudge_threshold",
+    "block_threshold",
+    "error_nudge_threshold",
+    "error_block_threshold",
+    "exempt",
+    "resets",
+    "metadata_keys",
+    "ignored_result_keys",
+    "ignored_result_patterns",
+)
+_DEFAULT_TOOL = ToolPolicy()
 
 
 def policy_to_dict(policy: GuardPolicy) -> dict[str, Any]:
     """The policy as plain data: str, int, bool, list and dict, in a fixed order."""
-    tools: dict[str, dict[str, Any]] = {}
-    for name in sorted(policy.tools):
-        tool = policy.tools[name]
-        entry: dict[str, Any] = {}
-        if tool.nudge_threshold is not INHERIT:
-            entry["nudge_threshold"] = _OFF if tool.nudge_threshold is None else tool.nudge_threshold
-        if tool.block_threshold is not INHERIT:
-            entry["block_threshold"] = _OFF if tool.block_threshold is None else tool.block_threshold
-        if tool.exempt:
-            entry["exempt"] = True
-        tools[name] = entry
+    values = {key: _plain(key, getattr(policy, key)) for key in _KEYS[1:-1]}
     return {
         "version": POLICY_FILE_VERSION,
-        "nudge_threshold": _OFF if policy.nudge_threshold is None else policy.nudge_threshold,
-        "block_threshold": _OFF if policy.block_threshold is None else policy.block_threshold,
-        "counted_outcomes": [outcome.value for outcome in Outcome if outcome in policy.counted_outcomes],
-        "metadata_keys": sorted(set(policy.metadata_keys) - DEFAULT_METADATA_KEYS),
-        "scope": policy.scope,
-        "strip_annotations": policy.strip_annotations,
-        "tools": tools,
+        **values,
+        "tools": {name: _tool_to_dict(policy.tools[name]) for name in sorted(policy.tools)},
     }
+
+
+def _tool_to_dict(tool: ToolPolicy) -> dict[str, Any]:
+    return {
+        key: _plain(key, getattr(tool, key))
+        for key in _TOOL_KEYS
+        if getattr(tool, key) != getattr(_DEFAULT_TOOL, key)
+    }
+
+
+def _plain(key: str, value: Any) -> Any:
+    if value is None:
+        return _OFF
+    if key == "counted_outcomes":
+        return [outcome.value for outcome in Outcome if outcome in value]
+    if key == "metadata_keys":
+        return sorted(value - DEFAULT_METADATA_KEYS)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def policy_to_toml(policy: GuardPolicy) -> str:
@@ -84,6 +107,8 @@ def _toml(value: object) -> str:
 
 
 def _toml_string(text: str) -> str:
+    if "\\" in text and "'" not in text and text.isprintable():
+        return f"'{text}'"  # regular expressions stay readable
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
@@ -102,36 +127,48 @@ def policy_from_toml(text: str) -> GuardPolicy:
         raise PolicyError(f"not a TOML file: {error}") from None
     except RecursionError:
         raise PolicyError("not a policy file: nested too deeply") from None
-    _check_keys("", data, _KEYS)
-    version = data.pop("version", None)
+    return policy_from_dict(data)
+
+
+def policy_from_dict(data: Mapping[str, Any]) -> GuardPolicy:
+    """The policy in plain data, in the shape of the policy file.
+
+    Raises:
+        PolicyError: no version or another one, an unknown key, a wrong type or value.
+    """
+    if not isinstance(data, Mapping):
+        raise PolicyError(f"a policy must be a table, not {show(data)}")
+    values = dict(data)
+    _check_keys("", values, _KEYS)
+    version = values.pop("version", None)
     if version is None:
         raise PolicyError(f"version is missing; write version = {POLICY_FILE_VERSION} at the top")
     if version != POLICY_FILE_VERSION or isinstance(version, bool):
         raise PolicyError(
             f"version {show(version)} is not understood; this Loopscope reads version {POLICY_FILE_VERSION}"
         )
-    tools = data.pop("tools", {})
-    if not isinstance(tools, dict):
+    tools = values.pop("tools", {})
+    if not isinstance(tools, Mapping):
         raise PolicyError(f"tools must be tables like [tools.search], not {show(tools)}")
-    for key in ("nudge_threshold", "block_threshold"):
-        if key in data:
-            data[key] = _threshold(key, data[key])
-    return GuardPolicy(**data, tools={name: _tool(name, entry) for name, entry in tools.items()})
+    values = {key: _value("", key, value) for key, value in values.items()}
+    return GuardPolicy(**values, tools={name: _tool(name, entry) for name, entry in tools.items()})
 
 
-def _tool(name: str, entry: object) -> ToolPolicy:
-    if not isinstance(entry, dict):
+def _tool(name: object, entry: object) -> ToolPolicy:
+    if not isinstance(name, str):
+        raise PolicyError(f"tools must be tables like [tools.search]; {show(name)} is no name")
+    if not isinstance(entry, Mapping):
         raise PolicyError(
             f"{tool_path(name)[:-1]} must be a table, not {show(entry)}; "
             f"write [tools.{_toml(name)}] and its keys below"
         )
     prefix = tool_path(name)
     _check_keys(prefix, entry, _TOOL_KEYS)
-    values = {
-        key: _threshold(prefix + key, value) if key.endswith("_threshold") else value
-        for key, value in entry.items()
-    }
-    return ToolPolicy(**values)
+    return ToolPolicy(**{key: _value(prefix, key, value) for key, value in entry.items()})
+
+
+def _value(prefix: str, key: str, value: object) -> Any:
+    return _threshold(prefix + key, value) if key.endswith("_threshold") else value
 
 
 def _threshold(key: str, value: object) -> Any:
@@ -142,14 +179,13 @@ def _threshold(key: str, value: object) -> Any:
     return value
 
 
-def _check_keys(prefix: str, data: dict[str, Any], known: Iterable[str]) -> None:
-    known = tuple(known)
+def _check_keys(prefix: str, data: Mapping[Any, Any], known: tuple[str, ...]) -> None:
     for key in data:
         if key not in known:
             import difflib
 
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-            shown = key if key.isprintable() and key else show(key)
+            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
+            shown = key if isinstance(key, str) and key and key.isprintable() else show(key)
             raise PolicyError(f"unknown key {prefix}{shown}; did you mean {prefix}{near[0]}?")
 
 

@@ -1,0 +1,126 @@
+"""What changes from one policy to another, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from ._outcome import Outcome
+from ._policy import INHERIT, GuardPolicy, Inherit, ToolPolicy
+from ._policy_checks import show
+
+__all__ = ["describe_changes"]
+
+_THRESHOLDS = (
+    ("nudge_threshold", "equal results in a row are nudged"),
+    ("block_threshold", "equal results in a row are blocked"),
+    ("error_nudge_threshold", "equal general errors in a row are nudged"),
+    ("error_block_threshold", "equal general errors in a row are blocked"),
+)
+_OUTCOMES = {
+    Outcome.SUCCESS: "Successes",
+    Outcome.SCHEMA_ERROR: "Schema errors",
+    Outcome.GENERAL_TOOL_ERROR: "General errors",
+}
+_NAMES = (
+    ("metadata_keys", "argument"),
+    ("ignored_result_keys", "result key"),
+    ("ignored_result_patterns", "result pattern"),
+)
+_SWITCHES = (
+    (
+        "exempt",
+        "its calls are always allowed and never counted",
+        "its calls are counted again",
+    ),
+    (
+        "resets",
+        "a success of it sets the counts of other tools back",
+        "a success of it no longer sets the counts of other tools back",
+    ),
+)
+
+
+def describe_changes(a: GuardPolicy, b: GuardPolicy) -> list[str]:
+    """What is different in `b`, one sentence for each change; empty if the policies are equal.
+
+    Names from the policies are quoted, and cut where they are long; sentences are single lines.
+    """
+    return [*_of_policy(a, b), *_of_tools(a, b)]
+
+
+def _of_policy(a: GuardPolicy, b: GuardPolicy) -> Iterator[str]:
+    for key, what in _THRESHOLDS:
+        before, after = getattr(a, key), getattr(b, key)
+        if before != after:
+            yield f"{_capital(what)} {_change(before, after)}."
+    for outcome, name in _OUTCOMES.items():
+        if (outcome in a.counted_outcomes) != (outcome in b.counted_outcomes):
+            how = "are counted" if outcome in b.counted_outcomes else "are no longer counted"
+            yield f"{name} {how} among the equal results."
+    yield from (f"{sentence}." for sentence in _of_names(a, b))
+    if a.scope != b.scope:
+        yield f"A count spans a {b.scope} instead of a {a.scope}."
+    if a.shadow != b.shadow:
+        yield (
+            "Shadow mode is on: the guard decides and changes nothing."
+            if b.shadow
+            else "Shadow mode is off: the guard acts on what it decides."
+        )
+    if a.strip_annotations != b.strip_annotations:
+        yield (
+            "Replay takes recorded notes off results before it compares them."
+            if b.strip_annotations
+            else "Replay compares results with the notes that were recorded in them."
+        )
+
+
+def _of_tools(a: GuardPolicy, b: GuardPolicy) -> Iterator[str]:
+    for name in sorted({*a.tools, *b.tools}):
+        before, after = a.tools.get(name), b.tools.get(name)
+        if before == after:
+            continue
+        sentences = list(_of_tool(before or ToolPolicy(), after or ToolPolicy()))
+        if not sentences:
+            sentences = ["it is listed, without exceptions" if after else "it is no longer listed"]
+        yield from (f"Tool {show(name)}: {sentence}." for sentence in sentences)
+
+
+def _of_tool(a: ToolPolicy, b: ToolPolicy) -> Iterator[str]:
+    for key, on, off in _SWITCHES:
+        if getattr(a, key) != getattr(b, key):
+            yield on if getattr(b, key) else off
+    for key, what in _THRESHOLDS:
+        before, after = getattr(a, key), getattr(b, key)
+        if before != after:
+            yield f"{what} {_change(before, after)}"
+    for sentence in _of_names(a, b):
+        yield sentence[0].lower() + sentence[1:]
+
+
+def _of_names(a: GuardPolicy | ToolPolicy, b: GuardPolicy | ToolPolicy) -> Iterator[str]:
+    for key, what in _NAMES:
+        before, after = getattr(a, key), getattr(b, key)
+        for name in _only_in(after, before):
+            yield f"The {what} {show(name)} is ignored"
+        for name in _only_in(before, after):
+            yield f"The {what} {show(name)} is no longer ignored"
+        if before != after and set(before) == set(after):
+            yield f"The {what}s are applied in another order"
+
+
+def _only_in(names: Collection[str], others: Collection[str]) -> list[str]:
+    return [name for name in sorted(names) if name not in others]
+
+
+def _change(before: int | Inherit | None, after: int | Inherit | None) -> str:
+    return f"{_at(after)} instead of {_at(before)}"
+
+
+def _at(threshold: int | Inherit | None) -> str:
+    if threshold is INHERIT:
+        return "as the policy says"
+    return "never" if threshold is None else f"from {threshold} on"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
