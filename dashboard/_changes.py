@@ -104,12 +104,13 @@ def _fate(calls: list[ChangedCall], side: str) -> str:
     return f"{VERDICTS['allow'].glyph} goes on"
 
 
-def _gained(calls: list[ChangedCall], judged: str) -> int:
-    return sum(
+def _gained(calls: list[ChangedCall], judged: str) -> int | None:
+    gained = sum(
         (call.after == "after_block") - (call.before == "after_block")
         for call in calls
         if call.judged == judged
     )
+    return gained or None
 
 
 def _changed_calls(changed: ChangedCalls) -> pd.DataFrame:

@@ -36,6 +36,9 @@ __all__ = ["DB_VARIABLE", "Reader", "database", "file_stamp", "reader", "spool",
 T = TypeVar("T")
 
 DB_VARIABLE = "LOOPSCOPE_DB"
+PATIENCE = 6.0
+"""Seconds a page waits for another process that holds the file."""
+
 _ANSWERS = 192
 """Answers kept, over all sessions: about ten filters of every page. Old ones go first."""
 
@@ -47,7 +50,7 @@ def database() -> Path:
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _store(path: str) -> Store:
-    return Store(Path(path), timeout=6.0)
+    return Store(Path(path), timeout=PATIENCE)
 
 
 def store() -> Store:
@@ -77,6 +80,10 @@ def _answer(question: str, db: str, version: int, about: str, _ask: Callable[[],
     return _ask()
 
 
+_stamps: dict[str, tuple[int, int]] = {}
+"""The stamp of each database when its version was last read."""
+
+
 class Reader:
     """One burst of questions."""
 
@@ -84,7 +91,16 @@ class Reader:
         self._store = store()
         self._lease: Any = None
         self._con: duckdb.DuckDBPyConnection | None = None
-        self.version = self._store.version()
+        path, stamp = str(database()), file_stamp()
+        if _stamps.get(path) != stamp:
+            # The version has to be read from the file, and then all answers anew: one lease for both.
+            _ = self.con
+        try:
+            self.version = self._store.version()
+        except BaseException:
+            self.release()
+            raise
+        _stamps[path] = stamp
 
     @property
     def con(self) -> duckdb.DuckDBPyConnection:

@@ -93,7 +93,7 @@ def _popover(options: FilterOptions) -> None:
     label = f"Filter ({chosen})" if chosen else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="filter_popover", width="content"):
         for facet, field in _FACETS:
-            offered = list(getattr(options, field))
+            offered = _offered(facet, getattr(options, field))
             st.multiselect(
                 facet.capitalize(),
                 offered,
@@ -104,6 +104,13 @@ def _popover(options: FilterOptions) -> None:
                 disabled=not offered,
                 width=340,
             )
+
+
+def _offered(facet: str, known: tuple[str, ...]) -> list[str]:
+    """What can be chosen. A name that only a link has stays: it matches nothing, which is better than all."""
+    asked = (*st.session_state.get(facet, ()), *st.query_params.get_all(facet)[:20])
+    shown = {plain(name, 80) for name in known}
+    return [*known, *(name for name in dict.fromkeys(asked) if name not in known and name not in shown)]
 
 
 def _clear() -> None:

@@ -92,14 +92,17 @@ def _figures(detail: IncidentDetail) -> None:
             mark = VERDICTS[action]
             sure = all(call.exact for call in detail.calls if call.number == number)
             _ui.figure(
-                f"{mark.glyph} {mark.name.capitalize()} falls",
-                "nowhere" if number is None else f"call {number} of {one.calls}",
+                f"{mark.glyph} {mark.name.capitalize()} at call",
+                "none" if number is None else f"{number} of {one.calls}",
                 note=_falls_note(one, action, number, sure),
                 help=None if sure or number is None else _PROJECTED,
             )
 
 
-_PROJECTED = "Projected: an earlier intervention, which the recorded agent did not see, might have changed how the run went on."
+_PROJECTED = (
+    "Projected: an earlier intervention, which the recorded agent did not see, might have changed "
+    "how the run went on."
+)
 
 
 def _falls_note(one: Incident, action: str, number: int | None, sure: bool) -> str:

@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
+from ..guard import LoopscopeError
 from . import _data, _policy
 from ._text import lit
 
 __all__ = ["sidebar"]
 
 _EVERY = 1.0
-"""Seconds between looks at the file's stamp; a look costs two stat calls and no lease."""
+"""Seconds between looks at the store's version: two stat calls, and a lease where the file has changed."""
 
 
 def sidebar(ask: _data.Reader, took: float) -> None:
@@ -33,22 +34,20 @@ def sidebar(ask: _data.Reader, took: float) -> None:
             f":material/policy: {_policy.name(saved.policy)} ({'saved' if saved.exists else 'defaults'})  \n"
             f":material/update: as of {datetime.now(UTC):%H:%M:%S} UTC"
         )
-    st.session_state["_seen"] = (ask.version, _data.file_stamp(), time.monotonic(), took)
+    st.session_state["_seen"] = (ask.version, time.monotonic(), took)
     if follow:
         _follow()
 
 
 @st.fragment(run_every=_EVERY)
 def _follow() -> None:
-    version, stamp, drawn, took = st.session_state["_seen"]
-    now = _data.file_stamp()
+    version, drawn, took = st.session_state["_seen"]
     # A page that takes long to draw must not spend the server's time on nothing else.
-    if now == stamp or time.monotonic() - drawn < max(_EVERY, 4 * took):
+    if time.monotonic() - drawn < max(_EVERY, 4 * took):
         return
     try:
         moved = _data.store().version() != version
-    except Exception:  # noqa: BLE001 - busy or gone: the next look tells, and the next rerun says it
+    except LoopscopeError:  # busy or gone: the next look tells, and the next rerun says it
         return
     if moved:
         st.rerun()
-    st.session_state["_seen"] = (version, now, drawn, took)

@@ -111,7 +111,7 @@ def streamlit_options() -> dict[str, Any]:
         "theme.baseRadius": "6px",
         "theme.showWidgetBorder": True,
         "theme.showSidebarBorder": True,
-        "theme.metricValueFontSize": "1.75rem",
+        "theme.metricValueFontSize": "1.6rem",
         "theme.metricValueFontWeight": 600,
         "theme.headingFontSizes": ["1.6rem", "1.3rem", "1.1rem", "1rem", "0.95rem", "0.9rem"],
         "theme.headingFontWeights": [650, 600, 600, 600, 600, 600],

@@ -39,7 +39,11 @@ def draw(view: View, saved: _policy.Saved) -> None:
         now = ask.replay(draft, filters)
         before = ask.replay(saved.policy, filters)
         nudges, blocks = _axes(draft, saved.policy)
-        grid = ask.sweep(draft, nudges, blocks, filters)
+        # The map does not depend on where the sliders stand: one answer serves all their places.
+        still = replace(
+            draft, nudge_threshold=saved.policy.nudge_threshold, block_threshold=saved.policy.block_threshold
+        )
+        grid = ask.sweep(still, nudges, blocks, filters)
         changed = ask.changed_calls(saved.policy, draft, filters, _CHANGES)
         incidents = {one.run_id: one.key for one in reversed(ask.incidents(saved.policy, filters))}
         ask.release()
@@ -100,7 +104,7 @@ def _effect(now: ReplayResult, before: ReplayResult, same: bool) -> None:
         ("calls_avoidable", "Calls spared", "up", "after a block, brought nothing new"),
         ("calls_lost", "Calls lost", "down", "after a block, brought something new"),
     )
-    with _ui.figures(4, 150):
+    with _ui.figures(4, 128):
         for field, label, good, means in figures:
             value, exact, note = getattr(now.totals, field), getattr(now.exact, field), means
             if field.startswith("runs") and value:

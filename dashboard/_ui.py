@@ -56,7 +56,7 @@ def section(title: str, note: str | None = None) -> None:
 
 
 @contextmanager
-def figures(number: int = 5, narrowest: int = 165) -> Iterator[None]:
+def figures(number: int = 5, narrowest: int = 140) -> Iterator[None]:
     """A row of `number` figures that wraps where one would get narrower than `narrowest` pixels."""
     with st.grid(number, min_column_width=narrowest, gap="small"):
         yield

@@ -13,7 +13,7 @@ import streamlit as st
 from loopscope.dashboard import _data, _filters, _live, _logo, _policy, _theme, _ui
 from loopscope.guard import LoopscopeError
 
-st.set_page_config(page_title="Loopscope", page_icon=_logo.ICON, layout="wide")
+st.set_page_config(page_title="Loopscope", page_icon=_logo.ICON, layout="wide", initial_sidebar_state=230)
 _theme.style()
 
 page = st.navigation(

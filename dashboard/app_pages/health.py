@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from loopscope.dashboard import _data, _filters, _snippets, _ui
-from loopscope.dashboard._text import count, plain
+from loopscope.dashboard._text import count, lit, plain
 from loopscope.dashboard._units import ago, size, when
 from loopscope.replay import Coverage
 
@@ -28,7 +28,7 @@ def main() -> None:
         )
         _ui.figure("Waiting in the spool", f"{len(waiting):,}", note="segments received, not folded yet")
         _ui.figure("Quarantined", f"{len(refused):,}", note="segments that could not be read")
-        _ui.figure("Database", size(_size()), note=plain(_data.database(), 60).replace("_", "\\_"))
+        _ui.figure("Database", size(_size()), note=lit(_data.database().name, 40))
         judged = seen.calls - max(seen.calls_without_arguments, seen.calls_without_result)
         share = f"{judged / seen.calls:.0%}" if seen.calls else "—"
         _ui.figure("Calls with content", share, note=f"{judged:,} of {count(seen.calls, 'finished call')}")

@@ -18,7 +18,8 @@ def main() -> None:
         seen = ask.overview(saved.policy, view.filters)
         incidents = ask.incidents(saved.policy, view.filters)
         ask.release()
-    if not seen.figures.calls and not seen.figures.requests and not seen.coverage.calls_not_ended:
+    requests = 0 if view.filters.tools else seen.figures.requests  # the tool filter does not reach requests
+    if not seen.figures.calls and not requests and not seen.coverage.calls_not_ended:
         _snippets.nothing_here(
             view, "Loops, calls over time and what they cost stand here once an agent has run."
         )

@@ -1,0 +1,122 @@
+"""Take the screenshots in docs/screenshots: the pages on the sample traces, in a real Chromium.
+
+    python docs/make_screenshots.py
+
+Needs the `dev` extra and a Chromium (LOOPSCOPE_CHROMIUM names it where it is not on the path).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from queue import Queue
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from loopscope.collector import Store, import_paths
+from loopscope.dashboard import serve
+from loopscope.replay import find_incidents
+from loopscope.sample_traces import files
+
+FOLDER = Path(__file__).resolve().parent / "screenshots"
+SETTLED = """() => {
+    const app = document.querySelector('[data-testid="stApp"]');
+    return app && app.getAttribute('data-test-script-state') === 'notRunning'
+        && document.querySelector('.st-key-sentence') && !document.querySelector('[data-stale="true"]')
+        && document.fonts.status === 'loaded';
+}"""
+TALLEST = 1650  # pixels; what lies below is cut off
+
+
+def main() -> None:
+    """Import the samples into a database of their own, serve it, photograph every page."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    chromium = os.environ.get("LOOPSCOPE_CHROMIUM") or next(filter(None, found), None)
+    if not chromium:
+        sys.exit("no Chromium found; install it or set LOOPSCOPE_CHROMIUM to its path")
+    with tempfile.TemporaryDirectory() as folder:
+        db = Path(folder) / "samples.duckdb"
+        import_paths(db, files())
+        with Store(db).lease() as con:
+            loops = find_incidents(con)
+        cycle = next(one.key for one in loops if one.kind == "cycle")
+        lines: Queue[str] = Queue()
+        stop = threading.Event()
+        options = {"port": 0, "otlp_http_port": 0, "stop": stop, "announce": lines.put}
+        server = threading.Thread(target=serve, args=(db,), kwargs=options)
+        server.start()
+        try:
+            said = lines.get(timeout=60)
+            address = re.search(r"dashboard\s+(http://\S+)", said)
+            assert address, said
+            take(chromium, address[1], cycle)
+        finally:
+            stop.set()
+            server.join()
+
+
+def take(chromium: str, base: str, cycle: str) -> None:
+    """Photograph the pages; `cycle` is the key of an incident."""
+    FOLDER.mkdir(exist_ok=True)
+    shots = {
+        "overview": ("", "light"),
+        "overview-dark": ("", "dark"),
+        "incidents": ("incidents", "light"),
+        "incident": (f"incidents?incident={cycle}", "light"),
+        "incident-dark": (f"incidents?incident={cycle}", "dark"),
+        "tuning": ("tuning?nudge=2&block=4", "light"),
+        "tuning-dark": ("tuning?nudge=2&block=4", "dark"),
+        "errors": ("errors", "light"),
+        "requests": ("requests", "light"),
+        "health": ("health", "light"),
+    }
+    with sync_playwright() as engine:
+        browser = engine.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
+        )
+        for name, (path, scheme) in shots.items():
+            context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+            page = context.new_page()
+            page.goto(f"{base}/{path}")
+            settle(page)
+            height = page.evaluate("document.querySelector('[data-testid=\"stMain\"]').scrollHeight")
+            page.set_viewport_size({"width": 1280, "height": max(700, min(height, TALLEST))})
+            settle(page)
+            if page.locator(".st-key-problem, [data-testid=stException]").count():
+                sys.exit(f"{name} shows an error; see above")
+            target = FOLDER / f"{name}.png"
+            page.screenshot(path=target)
+            shrink(target)
+            sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
+            context.close()
+        browser.close()
+
+
+def settle(page: Page) -> None:
+    """Wait until the script has run and two pictures in a row are equal."""
+    page.wait_for_function(SETTLED)
+    page.mouse.move(0, 0)
+    before = b""
+    while (now := page.screenshot()) != before:
+        before = now
+        page.wait_for_timeout(400)
+
+
+def shrink(path: Path) -> None:
+    """A palette instead of full colour: a third of the size, and no difference to the eye."""
+    with Image.open(path) as picture:
+        # Colours that few pixels have count here: the marks of verdicts are such.
+        small = picture.convert("RGB").quantize(
+            256, method=Image.Quantize.MAXCOVERAGE, kmeans=4, dither=Image.Dither.NONE
+        )
+    small.save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
