@@ -120,17 +120,18 @@ class Feed:
             self._open = None
             self._rest.clear()
 
-    def take(self, max_bytes: int) -> Batch:
-        """The next batch: at least one payload, no more than `max_bytes` unless one payload is larger."""
+    def take(self, max_bytes: int, max_records: int) -> Batch:
+        """The next batch: at least one payload, then no more than `max_bytes`; none after `max_records`."""
         batch = Batch()
-        while batch.size < max_bytes:
+        while batch.size < max_bytes and len(batch.spans) + len(batch.logs) < max_records:
             if self._open is None and not self._next(batch):
                 break
             assert self._open is not None
             path, segment = self._open
             batch.sources.append(path)
             while self._rest:
-                if batch.size and batch.size + len(self._rest[0][1]) > max_bytes:
+                full = len(batch.spans) + len(batch.logs) >= max_records
+                if batch.size and (full or batch.size + len(self._rest[0][1]) > max_bytes):
                     return batch
                 signal, payload = self._rest.popleft()
                 batch.size += len(payload)

@@ -198,8 +198,10 @@ class _Texts:
         if not missing:
             return
         with registered(self._con, wanted_texts=pa.table({"hash": pa.array(missing, type=pa.int64())})):
+            # By row number: then only the wanted texts are decompressed (400 of 900,000: 5 ms instead of 16).
             found = self._con.execute(
-                "SELECT hash, text FROM contents WHERE hash IN (SELECT hash FROM wanted_texts)"
+                "SELECT hash, text FROM contents WHERE rowid IN"
+                " (SELECT rowid FROM contents WHERE hash IN (SELECT hash FROM wanted_texts))"
             ).fetchall()
         self.known.update(found)
 

@@ -5,7 +5,7 @@
 -- the file for 330-640 ms; deleting by key inside the batch's time range needs 25-45 ms.
 --
 -- Times are Unix nanoseconds (`…_ns`); `…_at` are the same instants in microseconds, computed.
--- `…_parts` and `…_content` are keys of `contents`, where texts over 1 kB are stored once.
+-- `…_parts` and `…_content` are keys of `contents`, where longer texts are stored once.
 -- NULL is "not recorded", which is never the same as ''.
 
 CREATE TABLE meta (
@@ -88,7 +88,7 @@ CREATE TABLE trace_rows (
     derive_error VARCHAR        -- why the last derivation failed
 );
 
--- One tool call. Columns up to `dialect` are the fields of `ToolCall`. A text of up to 1 kB stands in its
+-- One tool call. Columns up to `dialect` are the fields of `ToolCall`. A short text (256 characters) stands in its
 -- column, a longer one in `contents` under the key in `…_content`; at most one of the two is not NULL.
 CREATE TABLE tool_call_rows (
     trace_id VARCHAR NOT NULL,

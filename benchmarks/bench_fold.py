@@ -1,0 +1,296 @@
+"""How fast the fold is, how long it holds the database, how many bytes a span takes.
+
+    python benchmarks/bench_fold.py [--spans 40000] [--requests 3000] [--profile]
+
+Three loads: tool spans of about 1.3 kB; those half and half (by bytes) with LLM requests of about 27 kB whose histories
+grow; agent traces of 41 spans with messages of 1.5 kB. Then small folds into the database that came out.
+The baseline, from the same run, is decoding the same segments and doing nothing with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import random
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+from loopscope.collector import Spool, Store, decode_traces, fold, read_segment
+
+WORDS = [
+    w.strip()
+    for w in "the agent read a page of results and asked for another one because nothing there did fit".split()
+]
+START = 1_790_000_000_000_000_000
+
+
+def words(chance: random.Random, size: int) -> str:
+    """Text of about `size` characters that compresses as prose does."""
+    out = []
+    length = 0
+    while length < size:
+        word = chance.choice(WORDS) + (str(chance.randrange(10_000)) if chance.random() < 0.3 else "")
+        out.append(word)
+        length += len(word) + 1
+    return " ".join(out)
+
+
+PROFILE: cProfile.Profile | None = None
+
+
+class Writer:
+    """Collects spans into requests of 512 and writes them to a spool, one segment each."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
+        self.chance = random.Random(1)
+        self.spans = 0
+        self.bytes = 0
+        self.traces = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._waiting = 0
+        self._request = ExportTraceServiceRequest()
+        group = self._request.resource_spans.add()
+        group.resource.attributes.append(KeyValue(key="service.name", value=AnyValue(string_value="bench")))
+        self._scope = group.scope_spans.add()
+
+    def span(
+        self, trace: int, name: str, at_ns: int, attributes: dict[str, str | int], parent: bytes = b""
+    ) -> bytes:
+        span = self._scope.spans.add()
+        span.trace_id = trace.to_bytes(16, "big")
+        span.span_id = self.chance.randbytes(8)
+        span.parent_span_id = parent
+        span.name = name
+        span.kind = 1
+        span.start_time_unix_nano = START + at_ns
+        span.end_time_unix_nano = START + at_ns + 50_000_000
+        for key, value in attributes.items():
+            any_value = AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)
+            span.attributes.append(KeyValue(key=key, value=any_value))
+        self.spans += 1
+        self._waiting += sum(len(value) for value in attributes.values() if isinstance(value, str))
+        if len(self._scope.spans) >= 512 or self._waiting > 8 << 20:
+            self.flush()
+        return span.span_id
+
+    def flush(self) -> None:
+        if self._scope.spans:
+            data = self._request.SerializeToString()
+            self.bytes += len(data)
+            self.spool.write([("traces", data)])
+            self._begin()
+
+    def tool(self, trace: int, at_ns: int, parent: bytes = b"", size: int = 1_000) -> None:
+        result = words(self.chance, size - 250)
+        self.span(
+            trace,
+            "execute_tool search",
+            at_ns,
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": self.chance.choice(["search", "read_file", "fetch_url"]),
+                "gen_ai.tool.call.id": self.chance.randbytes(12).hex(),
+                "gen_ai.tool.call.arguments": json.dumps({"query": words(self.chance, 150), "limit": 10}),
+                "gen_ai.tool.call.result": result,
+                "gen_ai.agent.name": "researcher",
+            },
+            parent,
+        )
+
+    def request(self, trace: int, at_ns: int, history: list[str], parent: bytes = b"") -> None:
+        self.span(
+            trace,
+            "chat m",
+            at_ns,
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "openai",
+                "gen_ai.request.model": "m",
+                "gen_ai.usage.input_tokens": 1000,
+                "gen_ai.input.messages": "[" + ", ".join(history[:-1]) + "]",
+                "gen_ai.output.messages": "[" + history[-1] + "]",
+            },
+            parent,
+        )
+
+    def message(self, role: str, size: int) -> str:
+        return json.dumps({"role": role, "parts": [{"type": "text", "content": words(self.chance, size)}]})
+
+
+def tool_spans(writer: Writer, spans: int) -> None:
+    for n in range(spans):
+        writer.tool(n // 41, n * 1_000_000)
+    writer.flush()
+
+
+def mixed(writer: Writer, requests: int) -> None:
+    """Conversations of 36 requests that grow from nothing to 54 kB; tool spans of the same number of bytes."""
+    trace = 0
+    while requests > 0:
+        trace += 1
+        history = [writer.message("user", 1_400)]
+        for turn in range(36):
+            history.append(writer.message("assistant", 1_400))
+            at = (trace * 1_000 + turn) * 1_000_000
+            writer.request(trace, at, history)
+            for _ in range(len(history) * 11 // 10):
+                writer.tool(trace, at + 500_000)
+            requests -= 1
+            if requests <= 0:
+                break
+    writer.flush()
+
+
+def agent_traces(writer: Writer, spans: int) -> None:
+    """Traces of 41 spans: an agent, and 20 turns of a request and a tool call; messages of 1.5 kB."""
+    for trace in range(1, spans // 41 + 1):
+        at = trace * 100_000_000
+        agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "researcher"}
+        root = writer.span(trace, "invoke_agent researcher", at, agent)
+        history = [writer.message("user", 1_400)]
+        for turn in range(20):
+            history.append(writer.message("assistant", 1_400))
+            writer.request(trace, at + turn * 2_000_000, history, root)
+            writer.tool(trace, at + turn * 2_000_000 + 1_000_000, root)
+            history.append(writer.message("tool", 700))
+    writer.flush()
+
+
+class HoldMeter(Store):
+    """A store that notes how long its leases last."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.holds: list[float] = []
+        self._depth = 0
+
+    def lease(self, **options):  # type: ignore[override]
+        return self._timed(super().lease(**options))
+
+    def _timed(self, lease):
+        from contextlib import contextmanager
+
+        @contextmanager
+        def timed() -> Iterator[object]:
+            outer = self._depth == 0
+            self._depth += 1
+            started = time.perf_counter()
+            try:
+                with lease as con:
+                    yield con
+            finally:
+                self._depth -= 1
+                if outer:
+                    self.holds.append(time.perf_counter() - started)
+
+        return timed()
+
+
+def report_holds(holds: list[float]) -> str:
+    ordered = sorted(holds)
+    pick = [ordered[int(len(ordered) * share)] * 1e3 for share in (0.5, 0.95)]
+    return (
+        f"holds: {len(ordered)}, p50 {pick[0]:.0f} ms, p95 {pick[1]:.0f} ms, max {ordered[-1] * 1e3:.0f} ms"
+    )
+
+
+def run(name: str, folder: Path, fill, amount: int) -> HoldMeter:
+    store = HoldMeter(folder / f"{name}.duckdb")
+    spool = Spool(store.path)
+    writer = Writer(spool)
+    fill(writer, amount)
+    paths = spool.pending()
+    started = time.perf_counter()
+    for path in paths:
+        for _, payload in read_segment(path).payloads:
+            decode_traces(payload)
+    decoding = time.perf_counter() - started
+    with store.lease():
+        pass
+    store.holds.clear()
+    started, cpu = time.perf_counter(), time.process_time()
+    if PROFILE is not None:
+        PROFILE.enable()
+    result = fold(store)
+    if PROFILE is not None:
+        PROFILE.disable()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    size = os.path.getsize(store.path)
+    megabytes = writer.bytes / 1e6
+    print(
+        f"{name}: {result.spans} spans, {megabytes:.1f} MB ({writer.bytes / writer.spans:.0f} B a span on the wire),"
+        f" {result.calls} calls, {result.requests} requests"
+    )
+    print(
+        f"  fold {seconds:.2f} s ({cpu:.2f} s CPU): {result.spans / seconds:,.0f} spans/s, {megabytes / seconds:.1f} MB/s;"
+        f" {seconds / decoding:.1f} x decoding alone ({decoding:.2f} s)"
+    )
+    print(f"  {report_holds(store.holds)}; {size / result.spans:.0f} B a span in the database")
+    return store
+
+
+def small_folds(store: HoldMeter, folds: int = 20, spans: int = 500) -> None:
+    """Folds of 500 tool spans, half of which belong to traces that are there."""
+    spool = Spool(store.path)
+    writer = Writer(spool)
+    seconds = []
+    store.holds.clear()
+    for n in range(folds):
+        for k in range(spans):
+            known = k % 2 == 0
+            trace = (n * 7 + k // 50) % 400 if known else 10_000_000 + n * spans + k
+            writer.tool(trace, (10_000_000 + n * spans + k) * 1_000_000)
+        writer.flush()
+        started = time.perf_counter()
+        fold(store)
+        seconds.append(time.perf_counter() - started)
+    seconds.sort()
+    print(f"small folds into {store.path.name}: {spans} spans, p50 {seconds[len(seconds) // 2] * 1e3:.0f} ms")
+    print(f"  {report_holds(store.holds)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--spans", type=int, default=40_000)
+    parser.add_argument("--requests", type=int, default=1_000)
+    parser.add_argument("--only", choices=["tools", "mixed", "agents"])
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    global PROFILE
+    PROFILE = cProfile.Profile() if options.profile else None
+    folder = Path(tempfile.mkdtemp())
+    loads = {
+        "tools": (tool_spans, options.spans),
+        "mixed": (mixed, options.requests),
+        "agents": (agent_traces, options.spans),
+    }
+    try:
+        for name, (fill, amount) in loads.items():
+            if options.only in (None, name):
+                store = run(name, folder, fill, amount)
+                if name == "tools":
+                    small_folds(store)
+        print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+        if options.profile:
+            pstats.Stats(PROFILE).sort_stats("tottime").print_stats(30)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
