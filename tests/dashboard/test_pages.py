@@ -1,4 +1,4 @@
-"""The pages without a browser: what they say, what they ask of the store, what they do when something fails."""
+"""The pages without a browser: what they say, what they ask of the store, what they do in trouble."""
 
 from __future__ import annotations
 
