@@ -1,7 +1,7 @@
 """A tool loop on Anthropic's Messages API, under guard.
 
 pip install loopscope anthropic
-ANTHROPIC_API_KEY=… python anthropic_tool_loop.py "What is our refund policy?"
+ANTHROPIC_API_KEY=… python anthropic_tool_loop.py MODEL "What is our refund policy?"
 """
 
 from __future__ import annotations
@@ -50,16 +50,14 @@ class Answer:
 
 
 def ask(
-    client: Any, question: str, policy: GuardPolicy | str | None = None, *, max_turns: int = 30
+    client: Any, model: str, question: str, policy: GuardPolicy | str | None = None, *, max_turns: int = 30
 ) -> Answer:
-    """Let the model work on a question until it answers, or until its guard ends the run."""
+    """Let a model work on a question until it answers, or until its guard ends the run."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": question}]
     text = ""
     with GuardedRun(policy, agent="handbook") as run:
         for _ in range(max_turns):
-            reply = client.messages.create(
-                model="claude-sonnet-4-5", max_tokens=1024, tools=TOOLS, messages=messages
-            )
+            reply = client.messages.create(model=model, max_tokens=1024, tools=TOOLS, messages=messages)
             text = "".join(block.text for block in reply.content if block.type == "text")
             calls = [block for block in reply.content if block.type == "tool_use"]
             # A blocked run gets this one reply more: an answer stays, further calls are not made.
@@ -88,9 +86,11 @@ def ask(
 
 def main() -> None:
     """Ask one question and print the answer."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: python anthropic_tool_loop.py MODEL QUESTION")
     from anthropic import Anthropic
 
-    answer = ask(Anthropic(), sys.argv[1])
+    answer = ask(Anthropic(), *sys.argv[1:3])
     print(answer.text)  # noqa: T201
     if answer.outcome == LOOP_BLOCKED:
         sys.exit("The agent went round in circles and was stopped; the text above is what it had by then.")

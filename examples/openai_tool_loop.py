@@ -1,7 +1,7 @@
 """A tool loop on OpenAI's Chat Completions API, under guard, with the tools of a turn in parallel.
 
 pip install loopscope openai
-OPENAI_API_KEY=… python openai_tool_loop.py "What is our refund policy?"
+OPENAI_API_KEY=… python openai_tool_loop.py MODEL "What is our refund policy?"
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Answer:
 
 
 async def ask(
-    client: Any, question: str, policy: GuardPolicy | str | None = None, *, max_turns: int = 30
+    client: Any, model: str, question: str, policy: GuardPolicy | str | None = None, *, max_turns: int = 30
 ) -> Answer:
-    """Let the model work on a question until it answers, or until its guard ends the run."""
+    """Let a model work on a question until it answers, or until its guard ends the run."""
     messages: list[Any] = [{"role": "user", "content": question}]
     text = ""
     with GuardedRun(policy, agent="handbook") as run:
@@ -71,7 +71,7 @@ async def ask(
             return {"role": "tool", "tool_call_id": requested.id, "content": result.content}
 
         for _ in range(max_turns):
-            reply = await client.chat.completions.create(model="gpt-5-mini", tools=TOOLS, messages=messages)
+            reply = await client.chat.completions.create(model=model, tools=TOOLS, messages=messages)
             message = reply.choices[0].message
             text = message.content or ""
             # A blocked run gets this one reply more: an answer stays, further calls are not made.
@@ -84,9 +84,11 @@ async def ask(
 
 async def main() -> None:
     """Ask one question and print the answer."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: python openai_tool_loop.py MODEL QUESTION")
     from openai import AsyncOpenAI
 
-    answer = await ask(AsyncOpenAI(), sys.argv[1])
+    answer = await ask(AsyncOpenAI(), *sys.argv[1:3])
     print(answer.text)  # noqa: T201
     if answer.outcome == LOOP_BLOCKED:
         sys.exit("The agent went round in circles and was stopped; the text above is what it had by then.")

@@ -291,8 +291,8 @@ async def _execute(
                 raise
             raise ToolValidationError(replace(part, content=note)) from error
         except (ValidationError, ModelRetry) as error:
-            # Pydantic AI records no result for these. A trace has it from the next request, where it is a JSON
-            # value and no text: spelled as that value is written, it is the same with and without a note.
+            # Pydantic AI records no result for these. A trace has it from the next request, where it is
+            # a JSON value and no text: spelled as that is written, it is the same with and without a note.
             text = _respell(_refusal_text(error))
             note = _noted(guarded, error, text)
             if note is None:
@@ -312,7 +312,7 @@ async def _execute(
 
 
 def _noted(call: GuardedCall, error: Exception, text: str) -> str | None:
-    """Judge a failure of which the model is told `text`: the text with the note behind it, if there is one."""
+    """Judge a failure that the model is told of by `text`: the text with the note, if there is one."""
     verdict = call.judge_error(error, text)
     noted = None if verdict.guidance is None else f"{text}\n\n{verdict.guidance}"
     call.record(noted or text)

@@ -1,4 +1,4 @@
-"""A run recorded for a test, and its verdicts twice: as the live guard wrote them, and as replay finds them."""
+"""A run recorded for a test, and its verdicts twice: as the live guard wrote them, and as replay has them."""
 
 from __future__ import annotations
 

@@ -64,10 +64,10 @@ def pydantic_model(turns: list[Turn]) -> Any:
     return FunctionModel(reply)
 
 
-def agents_model(turns: list[Turn]) -> Any:
+def agents_model(turns: list[Turn], *, first_id: int = 1) -> Any:
     from agents.testing import ScriptedModel, assistant_message, function_call
 
-    ids = count(1)
+    ids = count(first_id)  # the SDK wants ids that are unique in a run
     steps = []
     for turn in turns:
         text, calls = _parts(turn, ids)

@@ -439,11 +439,16 @@ def test_an_exception_that_ends_a_run_is_on_its_span(recorder):
     assert span["attributes"]["error.type"] == "ValueError"
 
 
+def _stop(run):
+    repeat(run, 1)
+    run.check()
+
+
 def test_a_block_that_is_raised_is_no_error_of_the_run(recorder):
     policy = GuardPolicy(nudge_threshold=None, block_threshold=1)
-    with pytest.raises(LoopBlocked), GuardedRun(policy, tracer_provider=recorder.provider) as run:
-        repeat(run, 1)
-        run.check()
+    run = GuardedRun(policy, tracer_provider=recorder.provider)
+    with pytest.raises(LoopBlocked), run:
+        _stop(run)
     span = recorder.spans()[0]
     assert span["status_code"] == 0
     assert span["attributes"]["loopscope.guard.outcome"] == LOOP_BLOCKED
