@@ -138,7 +138,8 @@ def current(options: FilterOptions, now_ns: int) -> View:
         if chosen:
             since = _midnight(chosen[0])
             until = _midnight(chosen[-1] + timedelta(days=1))
-            period = f"{day(since)} to {day(until - 1)} UTC"
+            first, last = day(since), day(until - 1)
+            period = f"{first} UTC" if first == last else f"{first} to {last} UTC"
     values = {field: tuple(state.get(facet) or ()) for facet, field in _FACETS}
     filters = Filters(since=since, until=until, **values)
     return View(filters, period, filters != Filters())

@@ -13,7 +13,7 @@ from ._text import lit
 
 __all__ = ["sidebar"]
 
-_EVERY = 1.0
+_EVERY = 0.5
 """Seconds between looks at the store's version: two stat calls, and a lease where the file has changed."""
 
 
@@ -43,7 +43,7 @@ def sidebar(ask: _data.Reader, took: float) -> None:
 def _follow() -> None:
     version, drawn, took = st.session_state["_seen"]
     # A page that takes long to draw must not spend the server's time on nothing else.
-    if time.monotonic() - drawn < max(_EVERY, 4 * took):
+    if time.monotonic() - drawn < max(_EVERY, 2 * took):
         return
     try:
         moved = _data.store().version() != version

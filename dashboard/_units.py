@@ -11,7 +11,10 @@ _SECOND = 1_000_000_000
 
 def when(ns: int | None) -> datetime | None:
     """The instant as a datetime without zone, in UTC, as dataframes and Plotly axes want it."""
-    return None if ns is None else datetime.fromtimestamp(ns / _SECOND, tz=UTC).replace(tzinfo=None)
+    if ns is None:
+        return None
+    seconds, rest = divmod(ns, _SECOND)  # as a float, the last nanosecond of a day is the next day
+    return datetime.fromtimestamp(seconds, tz=UTC).replace(microsecond=rest // 1000, tzinfo=None)
 
 
 def clock(ns: int | None, now: int | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -231,3 +232,32 @@ def test_a_rerun_opens_the_database_once_at_most_and_not_at_all_for_known_answer
     opened.clear()
     app.run()
     assert opened == []
+
+
+def test_time_ranges_narrow_and_name_their_days(samples_db, visit):
+    everything = int(figures(visit(samples_db))["Tool calls"])
+    app = visit(samples_db)
+    app.selectbox(key="range").set_value("1h").run()
+    well(app)
+    assert app.text[0].value == "Nothing matches this filter."  # the samples were recorded long ago
+    app.selectbox(key="range").set_value("days").run()
+    well(app)
+    app.date_input(key="days").set_value((date(2026, 11, 24), date(2026, 11, 24))).run()
+    well(app)
+    calls = figures(app)["Tool calls"]
+    with Store(samples_db).lease() as con:
+        count = "SELECT count(*) FROM tool_call_rows WHERE end_ns IS NOT NULL AND started_at::DATE = ?"
+        assert int(calls) == con.execute(count, ["2026-11-24"]).fetchall()[0][0] < everything
+    assert "in 2026-11-24 UTC" in texts(app)
+    app.button(key="clear_filters").click().run()
+    assert int(figures(app)["Tool calls"]) == everything
+
+
+def test_a_range_compares_with_the_period_before(tmp_path, visit, monkeypatch):
+    import_paths(tmp_path / "own.duckdb", files())
+    end = 1_795_478_400_000_000_000  # 2026-11-24 00:00:00 UTC, between the first and the second day of the samples
+    monkeypatch.setattr(_data, "now_ns", lambda: end + 86_400_000_000_000)
+    app = visit(tmp_path / "own.duckdb", range="Last 24 hours")
+    well(app)
+    deltas = {metric.label: metric.delta for metric in app.metric}
+    assert int(deltas["Tool calls"]) != 0
