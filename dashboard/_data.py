@@ -199,6 +199,10 @@ class Reader:
         """Services and when each was last heard of."""
         return self._cached("services", (), lambda: _queries.services_seen(self.con))
 
+    def losses(self) -> list[_queries.Loss]:
+        """What did not make it into the figures."""
+        return self._cached("losses", (), lambda: _queries.losses(self.con))
+
     def report(self, key: str | None, policy: GuardPolicy, form: str, filters: rp.Filters) -> str:
         """A report to take away."""
         return rp.report(self.con, key, policy, form, filters, db=str(database()))

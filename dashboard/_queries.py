@@ -13,7 +13,7 @@ from ..replay import Filters, call_verdicts
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["ChangedCall", "ChangedCalls", "ServiceSeen", "changed_calls", "services_seen"]
+__all__ = ["ChangedCall", "ChangedCalls", "Loss", "ServiceSeen", "changed_calls", "losses", "services_seen"]
 
 _KEY = ("trace_id", "span_id", "position")
 
@@ -44,6 +44,16 @@ class ChangedCalls:
     calls: tuple[ChangedCall, ...]
     total: int
     runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that did not make it into the figures."""
+
+    name: str  # dropped_spans, unread_traces
+    source: str  # service, or host and process
+    number: int
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,20 @@ def changed_calls(
         for a, b in zip(was, now, strict=True)
     )
     return ChangedCalls(calls, len(rows), runs)
+
+
+def losses(con: duckdb.DuckDBPyConnection) -> list[Loss]:
+    """What writers say they lost before it reached the spool, and traces that could not be read."""
+    rows = con.execute(
+        """
+        SELECT name, source, value, NULL FROM drop_counters WHERE value > 0
+        UNION ALL
+        SELECT 'unread_traces', 'this database', count(*), derive_error FROM trace_rows
+        WHERE derive_error IS NOT NULL GROUP BY derive_error
+        ORDER BY 3 DESC, 1, 2 LIMIT 100
+        """
+    ).fetchall()
+    return [Loss(*row) for row in rows]
 
 
 def services_seen(con: duckdb.DuckDBPyConnection) -> list[ServiceSeen]:

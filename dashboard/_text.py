@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["count", "cut", "lit", "plain", "plot", "times"]
+__all__ = ["count", "cut", "lit", "plain", "plot"]
 
 _BIDI = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C, 0xFEFF))
 _BACKTICKS = re.compile("`+")
@@ -66,8 +66,3 @@ def cut(text: str, limit: int = 4000) -> tuple[str, int]:
 def count(number: int | float, one: str, many: str | None = None) -> str:
     """A number with its unit: "1 run", "1,204 runs"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def times(number: int) -> str:
-    """How often: "once", "twice", "14 times"."""
-    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")

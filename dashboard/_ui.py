@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec
@@ -24,7 +24,6 @@ __all__ = [
     "figures",
     "guarded",
     "judged",
-    "legend",
     "problem",
     "section",
     "sentence",
@@ -132,11 +131,6 @@ def coverage_note(coverage: Coverage) -> None:
                 "To record it:"
             )
             st.code(cut(part.hint or "", 1000)[0], language=None, wrap_lines=True)
-
-
-def legend() -> None:
-    """What the marks mean."""
-    st.caption("  \n".join(f"{mark.glyph} {mark.name}: {mark.means}" for mark in VERDICTS.values()))
 
 
 def empty(title: str, teaches: str, *snippets: tuple[str, str, str]) -> None:
@@ -264,8 +258,3 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
             problem(error)
 
     return safely
-
-
-def frame(columns: dict[str, Sequence[Any]]) -> pd.DataFrame:
-    """A dataframe out of columns."""
-    return pd.DataFrame(columns)

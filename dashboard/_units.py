@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["ago", "clock", "day", "duration", "instant", "money", "size", "tokens", "when"]
+__all__ = ["ago", "day", "duration", "instant", "money", "size", "tokens", "when"]
 
 _SECOND = 1_000_000_000
 
@@ -15,16 +15,6 @@ def when(ns: int | None) -> datetime | None:
         return None
     seconds, rest = divmod(ns, _SECOND)  # as a float, the last nanosecond of a day is the next day
     return datetime.fromtimestamp(seconds, tz=UTC).replace(microsecond=rest // 1000, tzinfo=None)
-
-
-def clock(ns: int | None, now: int | None = None) -> str:
-    """ "14:03:22 UTC", with the day before it where that is not the day of `now`."""
-    moment = when(ns)
-    if moment is None:
-        return "unknown"
-    today = when(now)
-    text = f"{moment:%H:%M:%S} UTC"
-    return text if today and today.date() == moment.date() else f"{moment:%Y-%m-%d} {text}"
 
 
 def instant(ns: int | None) -> str:

@@ -17,6 +17,7 @@ def main() -> None:
     with _data.reader() as ask:
         seen = ask.coverage(view.filters)
         services = ask.services()
+        lost = ask.losses()
         ask.release()
     waiting, refused = _data.spool().pending(), _data.spool().quarantined()
     now = _data.now_ns()
@@ -38,6 +39,8 @@ def main() -> None:
         _dialects(seen)
     if refused:
         _quarantine(refused)
+    if lost:
+        _lost(lost)
 
 
 def _said(seen: Coverage, last: int | None, waiting: int, refused: int, now: int) -> str:
@@ -146,6 +149,31 @@ def _dialects(seen: Coverage) -> None:
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 2) if whole else 0.0
+
+
+def _lost(lost) -> None:
+    _ui.section(
+        "Lost on the way",
+        "What writers dropped before it reached the spool, and traces that could not be read.",
+    )
+    _ui.table(
+        pd.DataFrame(
+            {
+                "number": [one.number for one in lost],
+                "what": [plain(one.name).removeprefix("dropped_").replace("_", " ") for one in lost],
+                "source": [plain(one.source) for one in lost],
+                "reason": ["" if one.reason is None else plain(one.reason, 400) for one in lost],
+            }
+        ),
+        key="lost",
+        alt="What was lost on the way",
+        columns={
+            "number": st.column_config.NumberColumn("Number", format="localized", width=90),
+            "what": st.column_config.TextColumn("What", width=140),
+            "source": st.column_config.TextColumn("Where", width=260),
+            "reason": st.column_config.TextColumn("Why", width=420),
+        },
+    )
 
 
 def _quarantine(refused) -> None:

@@ -13,7 +13,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from loopscope.collector import Store, import_paths
+from loopscope.collector import Spool, Store, import_paths
 from loopscope.dashboard import _data
 from loopscope.guard import GuardPolicy
 from loopscope.replay import replay
@@ -255,9 +255,28 @@ def test_time_ranges_narrow_and_name_their_days(samples_db, visit):
 
 def test_a_range_compares_with_the_period_before(tmp_path, visit, monkeypatch):
     import_paths(tmp_path / "own.duckdb", files())
-    end = 1_795_478_400_000_000_000  # 2026-11-24 00:00:00 UTC, between the first and the second day of the samples
+    end = 1_795_478_400_000_000_000  # 2026-11-24 00:00:00 UTC, after the first day of the samples
     monkeypatch.setattr(_data, "now_ns", lambda: end + 86_400_000_000_000)
     app = visit(tmp_path / "own.duckdb", range="Last 24 hours")
     well(app)
     deltas = {metric.label: metric.delta for metric in app.metric}
     assert int(deltas["Tool calls"]) != 0
+
+
+def test_the_health_page_tells_of_quarantine_and_losses(tmp_path, visit):
+    db = tmp_path / "own.duckdb"
+    import_paths(db, files()[:1])
+    folder = tmp_path / "own.duckdb.spool" / "quarantine"
+    folder.mkdir(parents=True, exist_ok=True)
+    spool = Spool(db)
+    bad = spool.write([("traces", b"")])
+    spool.quarantine(bad, "<b>cut short</b>")
+    with Store(db).write() as con:
+        con.execute("INSERT INTO drop_counters VALUES ('dropped_spans', 'shop', 7, 0)")
+    app = visit(db, "health")
+    well(app)
+    assert figures(app)["Quarantined"] == "1"
+    assert "1 in quarantine" in app.text[0].value
+    tables = [frame.value for frame in app.dataframe]
+    assert any("<b>cut short</b>" in table.to_numpy() for table in tables)
+    assert any(list(table.iloc[0])[:3] == [7, "spans", "shop"] for table in tables)

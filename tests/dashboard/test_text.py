@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopscope.dashboard._text import count, cut, lit, plain, plot, times
+from loopscope.dashboard._text import count, cut, lit, plain, plot
 
 hostile = st.text() | st.text(alphabet="`<>&$[]()*_:!\\\n\r\t\x1b\u202e\u200b ab", max_size=80)
 
@@ -61,8 +61,3 @@ def test_count(number, text):
 
 def test_count_with_a_plural_of_its_own():
     assert count(2, "query", "queries") == "2 queries"
-
-
-@pytest.mark.parametrize(("number", "text"), [(1, "once"), (2, "twice"), (14, "14 times")])
-def test_times(number, text):
-    assert times(number) == text
