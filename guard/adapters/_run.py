@@ -78,6 +78,8 @@ class GuardedRun:
         capture_content: whether those spans carry arguments and results. None: as
             LOOPSCOPE_CAPTURE_CONTENT says, on by default.
         tracer_provider: where spans go; None is OpenTelemetry's global provider.
+        guard: a guard to use instead of a new one, for counts that span more than this run: the
+            same object for all runs of a trace or a session, with a policy of that scope.
 
     Raises:
         PolicyError: the policy file cannot be read or is wrong.
@@ -92,13 +94,17 @@ class GuardedRun:
         spans: bool | None = None,
         capture_content: bool | None = None,
         tracer_provider: Any = None,
+        guard: DuplicateCallGuard | None = None,
         _outer: GuardedRun | None = None,
     ) -> None:
+        if guard is not None and policy is not None:
+            raise ValueError("give a policy or a guard, which has its policy, not both")
         if policy is not None and not isinstance(policy, GuardPolicy):
             policy = GuardPolicy.from_file(policy)
-        self._guard = DuplicateCallGuard(
-            policy, guidance=guidance, blocked=_outer is not None and _outer.blocked
-        )
+        if guard is None:
+            blocked = _outer is not None and _outer.guard.after_block
+            guard = DuplicateCallGuard(policy, guidance=guidance, blocked=blocked)
+        self._guard = guard
         self._guidance = guidance
         self._outer = _outer
         self.agent = agent
@@ -127,7 +133,7 @@ class GuardedRun:
     @property
     def blocked(self) -> bool:
         """Has the guard blocked this run (or the one it is nested in)? Then it is to end."""
-        return self._guard.escalated and not getattr(self.policy, "shadow", False)
+        return self._guard.escalated
 
     @property
     def escalation(self) -> Escalation | None:
@@ -164,10 +170,13 @@ class GuardedRun:
     ) -> GuardedRun:
         """A run that starts now inside of this one, say of an agent that is a tool. Counts for itself.
 
-        Where this run is blocked already, the inner one is from the start.
+        Where this run is blocked already, the inner one is from the start. Under a policy whose scope
+        is more than a run, both share one guard.
         """
+        shared = policy is None and self.policy.scope != "run"
         return GuardedRun(
-            self.policy if policy is None else policy,
+            None if shared else self.policy if policy is None else policy,
+            guard=self._guard if shared else None,
             guidance=self._guidance,
             agent=agent,
             spans=self._spans,
@@ -350,5 +359,6 @@ def enter_invocation(
     if place is None:
         return GuardedRun(policy, agent=agent, **options), True
     if place.call is not None:
-        return place.run.nested(agent, policy=policy), True
+        same = policy is None or policy == place.run.policy
+        return place.run.nested(agent, policy=None if same else policy), True
     return place.run, False

@@ -193,7 +193,7 @@ class CallSpan:
             _PREFIX + "certainty": verdict.certainty,
             _PREFIX + "policy_hash": policy.policy_hash,
         }
-        if getattr(policy, "shadow", False):
+        if policy.shadow:
             values[_PREFIX + "shadow"] = True
         if self._tool_span:
             for key, value in values.items():

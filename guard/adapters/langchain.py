@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from os import PathLike
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
 from langchain.agents.middleware.types import OmitFromInput, PrivateStateAttr
@@ -46,6 +46,18 @@ class LoopGuardState(AgentState[Any]):
 
     loopscope_outcome: NotRequired[Annotated[str | None, OmitFromInput]]
     loopscope_run: NotRequired[Annotated[str | None, PrivateStateAttr]]
+
+
+class _Invocation(NamedTuple):
+    """An invocation of an agent: its run, the agent's name, and whether the run is ours to end."""
+
+    run: GuardedRun
+    agent: str | None
+    own: bool
+
+    def end(self) -> None:
+        if self.own:
+            self.run.end_span()
 
 
 class LoopGuardMiddleware(AgentMiddleware[LoopGuardState, Any, Any]):
@@ -100,69 +112,78 @@ class LoopGuardMiddleware(AgentMiddleware[LoopGuardState, Any, Any]):
             "capture_content": capture_content,
             "tracer_provider": tracer_provider,
         }
-        self._runs: OrderedDict[str, tuple[GuardedRun, bool]] = OrderedDict()
+        self._runs: OrderedDict[str, _Invocation] = OrderedDict()
         self._lock = threading.Lock()
 
     # -- the run --------------------------------------------------------------------------------------
 
     def before_agent(self, state: LoopGuardState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start a run."""
-        options = dict(self._options)
-        config = get_config()
-        if options["spans"] is None and _is_traced(config):
-            options["spans"] = False
-        agent = self._agent or config.get("metadata", {}).get("lc_agent_name")
-        run, own = enter_invocation(self._policy, agent=agent, **options)
-        if own:
-            run.start_span(current=False)
         key = uuid.uuid4().hex
-        dropped: list[tuple[GuardedRun, bool]] = []
-        with self._lock:
-            self._runs[key] = run, own
-            while len(self._runs) > _MAX_RUNS:
-                dropped.append(self._runs.popitem(last=False)[1])
-        for old, was_own in dropped:
-            if was_own:
-                old.end_span()
+        self._begin(key)
         return {"loopscope_run": key, "loopscope_outcome": None}
 
     def after_agent(self, state: LoopGuardState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the run and say what came of it."""
-        run = self._run_of(state)
-        with self._lock:
-            _, own = self._runs.pop(state.get("loopscope_run") or "", (run, False))
-        if own:
-            run.end_span()
-        return {"loopscope_outcome": run.outcome}
+        outcome = self._find(state).run.outcome
+        self._forget(state)
+        return {"loopscope_outcome": outcome}
 
-    def _run_of(self, state: Any) -> GuardedRun:
+    def _begin(self, key: str) -> _Invocation:
+        config = get_config()
+        options = dict(self._options)
+        if options["spans"] is None and _is_traced(config):
+            options["spans"] = False
+        agent = self._agent or config.get("metadata", {}).get("lc_agent_name")
+        run, own = enter_invocation(self._policy, agent=agent, **options)
+        invocation = _Invocation(run, agent, own)
+        dropped: list[_Invocation] = []
+        with self._lock:
+            if key in self._runs:  # parallel calls of a continued run
+                return self._runs[key]
+            if own:
+                run.start_span(current=False)
+            self._runs[key] = invocation
+            while len(self._runs) > _MAX_RUNS:
+                dropped.append(self._runs.popitem(last=False)[1])
+        for old in dropped:
+            old.end()
+        return invocation
+
+    def _forget(self, state: LoopGuardState) -> None:
+        with self._lock:
+            found = self._runs.pop(state.get("loopscope_run") or "", None)
+        if found is not None:
+            found.end()
+
+    def _find(self, state: Any) -> _Invocation:
         key = state.get("loopscope_run") if isinstance(state, dict) else getattr(state, "loopscope_run", None)
         if key is not None:
             with self._lock:
-                if key in self._runs:
+                found = self._runs.get(key)
+                if found is not None:
                     self._runs.move_to_end(key)
-                    return self._runs[key][0]
-                # A run that is continued in another process, or after very many others: it counts anew.
-                run = current_run() or GuardedRun(self._policy, agent=self._agent, **self._options)
-                self._runs[key] = run, False
-                return run
+                    return found
+            # A run that is continued in another process, or after very many others: it counts anew.
+            return self._begin(key)
         run = current_run()
         if run is None:
             raise LoopscopeError(
                 "no run is open: add LoopGuardMiddleware to create_agent(middleware=[...]), "
                 "or invoke your own graph inside of `with GuardedRun(...):`"
             )
-        return run
+        return _Invocation(run, self._agent, False)
 
     # -- the block ------------------------------------------------------------------------------------
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: LoopGuardState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """After a block: end, raise, or let the model answer."""
-        run = self._run_of(state)
+        run = self._find(state).run
         if not run.blocked:
             return None
         if self._on_block == "raise":
+            self._forget(state)
             raise LoopBlocked(run)
         if self._on_block == "end":
             return {"jump_to": "end", "loopscope_outcome": run.outcome}
@@ -171,7 +192,7 @@ class LoopGuardMiddleware(AgentMiddleware[LoopGuardState, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def after_model(self, state: LoopGuardState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """After the answer to a block: end the run if the model asks for tools all the same."""
-        run = self._run_of(state)
+        run = self._find(state).run
         if not run.blocked:
             return None
         pending = _pending_calls(state["messages"])
@@ -204,8 +225,13 @@ class LoopGuardMiddleware(AgentMiddleware[LoopGuardState, Any, Any]):
 
     def _open(self, request: ToolCallRequest) -> GuardedCall:
         call = request.tool_call
-        return self._run_of(request.state).tool_call(
-            call["name"], call["args"], call_id=call["id"], control_flow=(GraphBubbleUp,)
+        invocation = self._find(request.state)
+        return invocation.run.tool_call(
+            call["name"],
+            call["args"],
+            call_id=call["id"],
+            agent=invocation.agent,
+            control_flow=(GraphBubbleUp,),
         )
 
 

@@ -84,11 +84,12 @@ def _guard_agent(agent: Agent[Any], on_block: OnBlock, done: dict[int, Agent[Any
 
 
 def _guarded_class(kind: type[Agent[Any]]) -> type[Agent[Any]]:
-    async def get_mcp_tools(self: Any, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        tools: Iterable[Tool] = await kind.get_mcp_tools(self, run_context)
+    async def get_all_tools(self: Any, run_context: RunContextWrapper[Any]) -> list[Tool]:
+        # Tools of MCP servers are made anew for every turn.
+        tools: Iterable[Tool] = await kind.get_all_tools(self, run_context)
         return [guard_tool(tool) for tool in tools]
 
-    return type(kind.__name__, (kind,), {"get_mcp_tools": get_mcp_tools, "_loopscope_guarded": True})
+    return type(kind.__name__, (kind,), {"get_all_tools": get_all_tools, "_loopscope_guarded": True})
 
 
 class _BlockHooks(AgentHooks[Any]):

@@ -308,3 +308,38 @@ def test_the_policy_may_be_a_file(tmp_path):
     GuardPolicy(nudge_threshold=None, block_threshold=1).to_file(tmp_path / "policy.toml")
     state = agent([[SEARCH], DONE], policy=tmp_path / "policy.toml").invoke(ASK)
     assert state["loopscope_outcome"] == LOOP_BLOCKED
+
+
+def test_agents_of_one_run_are_counted_apart(recorder):
+    with GuardedRun(POLICY, tracer_provider=recorder.provider):
+        for name in ("front", "back"):
+            agent([[SEARCH]] * 2 + [DONE], name=name).invoke(ASK)
+    judged = recorder.verdicts(POLICY)
+    assert [one.live for one in judged] == [one.replayed for one in judged]
+    assert [(one.agent, one.live[1]) for one in judged] == [
+        ("front", 1),
+        ("front", 2),
+        ("back", 1),
+        ("back", 2),
+    ]
+
+
+def test_a_run_continued_where_it_is_not_known_counts_anew(recorder):
+    saver = InMemorySaver()
+
+    @tool
+    def ask(question: str) -> str:
+        """Ask a person."""
+        return interrupt(question)
+
+    thread = {"configurable": {"thread_id": "t"}}
+    first = [[SEARCH]] * 2 + [[("ask", {"question": "?"})]]
+    agent(first, recorder, tools=[search, ask], checkpointer=saver).invoke(ASK, thread)
+    second = agent([[SEARCH], DONE], recorder, tools=[search, ask], checkpointer=saver)
+    state = second.invoke(Command(resume="yes"), thread)
+    assert state["loopscope_outcome"] is None
+    assert outputs(state)[-1].content == "nothing"
+    spans = recorder.spans()
+    assert [span["name"] for span in spans].count("invoke_agent helper") == 2
+    counts = [span["attributes"].get("loopscope.guard.count") for span in spans if "tool" in span["name"]]
+    assert counts == [1, 2, None, 1, 1]  # the interrupted call, and what became of it

@@ -17,6 +17,7 @@ from loopscope.guard import (
     ABORT_MARKER,
     GUIDANCE_MARKER,
     Action,
+    DuplicateCallGuard,
     GuardPolicy,
     Guidance,
     LoopscopeError,
@@ -488,3 +489,58 @@ def test_neither_a_framework_nor_opentelemetry_is_imported():
 
 def test_the_guard_itself_does_not_import_its_adapters():
     assert not any("adapters" in name for name in loaded("import sys, loopscope.guard; print(*sys.modules)"))
+
+
+# -- other policies -----------------------------------------------------------------------------------
+
+
+def test_in_shadow_mode_nothing_changes_and_everything_is_written_down(recorder):
+    policy = GuardPolicy(shadow=True)
+    with GuardedRun(policy, tracer_provider=recorder.provider) as run:
+        results = repeat(run, 6)
+    assert {result.content for result in results} == {"nothing"}
+    assert run.outcome is None
+    assert [action for _, action, _ in agreed(recorder, policy)] == LADDER
+    agent, *calls = recorder.spans()
+    assert "loopscope.guard.outcome" not in agent["attributes"]
+    assert {call["attributes"]["loopscope.guard.shadow"] for call in calls} == {True}
+
+
+KNOBS = {
+    "error thresholds": GuardPolicy(error_nudge_threshold=2, error_block_threshold=4),
+    "ignored argument": GuardPolicy(metadata_keys=["page"]),
+    "ignored result key": GuardPolicy(ignored_result_keys=["took"]),
+    "ignored pattern": GuardPolicy(ignored_result_patterns=["took.: [0-9]+"]),
+    "resets": GuardPolicy(tools={"write": ToolPolicy(resets=True)}),
+    "exempt": GuardPolicy(tools={"search": ToolPolicy(exempt=True)}),
+    "shadow": GuardPolicy(shadow=True, block_threshold=3, nudge_threshold=2),
+}
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_every_knob_counts_alike_live_and_offline(recorder, knob):
+    def fail(text):
+        raise ConnectionError(text)
+
+    with GuardedRun(KNOBS[knob], tracer_provider=recorder.provider) as run:
+        for number in range(5):
+            run.call("search", {"q": "x", "page": number % 2}, lambda: {"hits": [], "took": 12})
+            run.call("read", {"q": "x"}, lambda number=number: {"text": "abc", "took": number})
+            if number % 2:
+                run.call("write", {"q": "x"}, lambda: "written")
+            run.call("fetch", {"q": "x"}, lambda: fail("refused"))
+            run.call("fetch", {"q": "y"}, lambda number=number: fail(f"refused {number // 3}"))
+    judged = recorder.verdicts(KNOBS[knob])
+    assert [one.live for one in judged] == recorder.folded(KNOBS[knob])
+
+
+def test_one_guard_for_several_runs(recorder):
+    guard = DuplicateCallGuard(GuardPolicy(scope="session"))
+    for _ in range(2):
+        with GuardedRun(guard=guard) as run:
+            repeat(run, 2)
+            with run.nested() as inner:
+                repeat(inner, 1)
+    assert run.outcome == inner.outcome == LOOP_BLOCKED
+    with pytest.raises(ValueError, match="not both"):
+        GuardedRun(GuardPolicy(), guard=guard)
