@@ -52,11 +52,9 @@ def runs_without_calls(con: duckdb.DuckDBPyConnection, facts: Facts, filters: Fi
     """Runs under the filter that asked a model and finished no call. A tool filter leaves none."""
     if filters.tools:
         return 0
-    key = ("quiet", filters)
-    if key not in facts.memo:
-        condition, params = request_filter(filters, "q")
-        facts.memo[key] = rows(con, filtered("quiet_runs", condition), params)[0]["runs"]
-    return facts.memo[key]
+    condition, params = request_filter(filters, "q")
+    statement = filtered("quiet_runs", condition)
+    return facts.remember(("quiet", filters), lambda: rows(con, statement, params)[0]["runs"])
 
 
 def filter_options(con: duckdb.DuckDBPyConnection) -> FilterOptions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock, RLock
@@ -29,13 +29,9 @@ __all__ = ["Facts", "facts_of", "forget"]
 _KEPT_STORES = 2  # states of stores kept in memory
 _KEPT_RULES = 3  # counting rules kept per state: saved, draft, default
 
-_NAMES = {
-    "tool": "tool_name",
-    "agent": "agent_name",
-    "service": "service_name",
-    "dialect": "dialect",
-    "kind": "error_kind",
-}
+_KEPT_ANSWERS = 100
+
+_NAMES = ("tool", "agent", "service", "dialect", "kind")
 
 
 @dataclass(eq=False)
@@ -49,7 +45,8 @@ class Facts:
 
     con: duckdb.DuckDBPyConnection
     names: dict[str, list[str | None]]  # by column of `facts`
-    memo: dict[Any, Any] = field(default_factory=dict)  # answers that depend on the store alone
+    found: list[Any] | None = None  # the store's incidents, once asked for
+    memo: dict[Any, Any] = field(default_factory=dict)  # of `remember`
     lock: RLock = field(default_factory=RLock)
     _rules: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
@@ -67,6 +64,15 @@ class Facts:
         """Numbers of the given names; unknown names have none."""
         wanted = set(names)
         return [number for number, name in enumerate(self.names[column]) if name in wanted]
+
+    def remember(self, key: Any, answer: Callable[[], Any]) -> Any:
+        """The answer to a question about the store alone, asked once."""
+        with self.lock:
+            if key not in self.memo:
+                if len(self.memo) >= _KEPT_ANSWERS:
+                    self.memo.clear()
+                self.memo[key] = answer()
+            return self.memo[key]
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor of its own for this thread."""
@@ -149,12 +155,8 @@ def _load(store: duckdb.DuckDBPyConnection) -> Facts:
         runs = arrow(store, sql_text("runs"))
         offer("run_names", runs)
         names: dict[str, list[str | None]] = {}
-        for column, source in _NAMES.items():
-            table = arrow(
-                store,
-                f"SELECT {source} AS name, row_number() OVER (ORDER BY count(*) DESC, {source}) - 1 AS id "  # noqa: S608
-                f"FROM tool_call_rows GROUP BY {source} ORDER BY id",
-            )
+        for column in _NAMES:
+            table = arrow(store, sql_text("names"), {"column": column})
             offer(f"{column}_names", table)
             names[column] = table.column("name").to_pylist()
         facts = arrow(store, sql_text("facts"))

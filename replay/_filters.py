@@ -108,10 +108,10 @@ def fact_filter(
 
 def runs_with(filters: Filters, facts: Facts, store: duckdb.DuckDBPyConnection) -> Sequence[int]:
     """Numbers of the runs that the run, session and model filters leave, whatever the others say."""
-    key = ("runs", filters.run_ids, filters.sessions, filters.models)
-    if key not in facts.memo:
-        only = Filters(run_ids=filters.run_ids, sessions=filters.sessions, models=filters.models)
-        condition, params = call_filter(only)
+    only = Filters(run_ids=filters.run_ids, sessions=filters.sessions, models=filters.models)
+    condition, params = call_filter(only)
+
+    def ask() -> list[int]:
         found = store.execute(
             f"SELECT DISTINCT run_id FROM tool_call_rows WHERE {condition}",  # noqa: S608
             params,
@@ -119,8 +119,9 @@ def runs_with(filters: Filters, facts: Facts, store: duckdb.DuckDBPyConnection) 
         numbers = facts.cursor().execute(
             "SELECT run FROM runs WHERE run_id IN (SELECT unnest($ids))", {"ids": [row[0] for row in found]}
         )
-        facts.memo[key] = [row[0] for row in numbers.fetchall()]
-    return facts.memo[key]
+        return [row[0] for row in numbers.fetchall()]
+
+    return facts.remember(("runs", only), ask)
 
 
 def _store_filter(filters: Filters, columns: dict[str, str], alias: str) -> tuple[list[str], dict[str, Any]]:

@@ -66,9 +66,9 @@ def touching(facts: Facts, store: duckdb.DuckDBPyConnection, filters: Filters) -
 def all_incidents(facts: Facts, store: duckdb.DuckDBPyConnection) -> list[Found]:
     """Every incident of the store with its calls, most repeated calls first. Worked out once per state."""
     with facts.lock:
-        if "incidents" not in facts.memo:
-            facts.memo["incidents"] = _describe(facts, store, find_stretches(facts, store))
-        return facts.memo["incidents"]
+        if facts.found is None:
+            facts.found = _describe(facts, store, find_stretches(facts, store))
+        return facts.found
 
 
 def mark(

@@ -23,5 +23,6 @@ JOIN tool_names AS t ON t.name = c.tool_name
 JOIN agent_names AS a ON a.name IS NOT DISTINCT FROM c.agent_name
 JOIN service_names AS s ON s.name IS NOT DISTINCT FROM c.service_name
 JOIN dialect_names AS d ON d.name = c.dialect
-JOIN kind_names AS k ON k.name IS NOT DISTINCT FROM c.error_kind
+JOIN kind_names AS k ON k.name IS NOT DISTINCT FROM
+    CASE WHEN c.outcome IN ('schema_error', 'general_tool_error') THEN coalesce(c.error_kind, 'unknown') END
 WHERE c.seq IS NOT NULL

@@ -131,6 +131,15 @@ def test_exact_lasts_as_long_as_the_recorded_agent_saw_the_same() -> None:
     assert (sooner.exact.calls, sooner.exact.calls_nudged) == (2, 1)
 
 
+def test_a_nested_run_silenced_by_a_block_that_its_agent_saw_is_exact() -> None:
+    saw = [None, None, "nudge", "nudge", "block"]
+    calls = [call(run="t/outer", at=n, recorded_verdict=verdict) for n, verdict in enumerate(saw)]
+    calls += [call(run="t/inner", parent_run_id="t/outer", at=10 + n) for n in range(6)]
+    result = replay(database(calls), GuardPolicy(3, 5))
+    assert (result.totals.runs_blocked, result.totals.calls_after_block) == (1, 6)
+    assert result.exact == result.totals
+
+
 def cases() -> list[dict[str, Any]]:
     """Public reports rebuilt as calls with the right verdicts; none where the corpus is absent."""
     try:
