@@ -2,8 +2,8 @@
 
     python benchmarks/bench_fold.py [--spans 40000] [--requests 3000] [--profile]
 
-Three loads: tool spans of about 1.3 kB; those half and half (by bytes) with LLM requests of about 27 kB whose histories
-grow; agent traces of 41 spans with messages of 1.5 kB. Then small folds into the database that came out.
+Three loads: tool spans of about 1.3 kB; those half and half (by bytes) with LLM requests of about 27 kB whose
+histories grow; agent traces of 41 spans with messages of 1.5 kB. Then small folds into the first database.
 The baseline, from the same run, is decoding the same segments and doing nothing with them.
 """
 
@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -27,10 +28,21 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from loopscope.collector import Spool, Store, decode_traces, fold, read_segment
 
-WORDS = [
-    w.strip()
-    for w in "the agent read a page of results and asked for another one because nothing there did fit".split()
-]
+WORDS = (
+    "the",
+    "agent",
+    "read",
+    "a",
+    "page",
+    "of",
+    "results",
+    "and",
+    "asked",
+    "for",
+    "another",
+    "one",
+    "because",
+)
 START = 1_790_000_000_000_000_000
 
 
@@ -43,9 +55,6 @@ def words(chance: random.Random, size: int) -> str:
         out.append(word)
         length += len(word) + 1
     return " ".join(out)
-
-
-PROFILE: cProfile.Profile | None = None
 
 
 class Writer:
@@ -137,7 +146,7 @@ def tool_spans(writer: Writer, spans: int) -> None:
 
 
 def mixed(writer: Writer, requests: int) -> None:
-    """Conversations of 36 requests that grow from nothing to 54 kB; tool spans of the same number of bytes."""
+    """Conversations of 36 requests that grow from nothing to 54 kB, and as many bytes of tool spans."""
     trace = 0
     while requests > 0:
         trace += 1
@@ -181,8 +190,6 @@ class HoldMeter(Store):
         return self._timed(super().lease(**options))
 
     def _timed(self, lease):
-        from contextlib import contextmanager
-
         @contextmanager
         def timed() -> Iterator[object]:
             outer = self._depth == 0
@@ -207,7 +214,7 @@ def report_holds(holds: list[float]) -> str:
     )
 
 
-def run(name: str, folder: Path, fill, amount: int) -> HoldMeter:
+def run(name: str, folder: Path, fill, amount: int, profile: cProfile.Profile | None) -> HoldMeter:
     store = HoldMeter(folder / f"{name}.duckdb")
     spool = Spool(store.path)
     writer = Writer(spool)
@@ -222,21 +229,18 @@ def run(name: str, folder: Path, fill, amount: int) -> HoldMeter:
         pass
     store.holds.clear()
     started, cpu = time.perf_counter(), time.process_time()
-    if PROFILE is not None:
-        PROFILE.enable()
-    result = fold(store)
-    if PROFILE is not None:
-        PROFILE.disable()
+    with profile or nullcontext():
+        result = fold(store)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     size = os.path.getsize(store.path)
     megabytes = writer.bytes / 1e6
     print(
-        f"{name}: {result.spans} spans, {megabytes:.1f} MB ({writer.bytes / writer.spans:.0f} B a span on the wire),"
-        f" {result.calls} calls, {result.requests} requests"
+        f"{name}: {result.spans} spans, {megabytes:.1f} MB ({writer.bytes / writer.spans:.0f} B a span on the"
+        f" wire), {result.calls} calls, {result.requests} requests"
     )
     print(
-        f"  fold {seconds:.2f} s ({cpu:.2f} s CPU): {result.spans / seconds:,.0f} spans/s, {megabytes / seconds:.1f} MB/s;"
-        f" {seconds / decoding:.1f} x decoding alone ({decoding:.2f} s)"
+        f"  fold {seconds:.2f} s ({cpu:.2f} s CPU): {result.spans / seconds:,.0f} spans/s,"
+        f" {megabytes / seconds:.1f} MB/s; {seconds / decoding:.1f} x decoding alone ({decoding:.2f} s)"
     )
     print(f"  {report_holds(store.holds)}; {size / result.spans:.0f} B a span in the database")
     return store
@@ -271,8 +275,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["tools", "mixed", "agents"])
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
-    global PROFILE
-    PROFILE = cProfile.Profile() if options.profile else None
+    profile = cProfile.Profile() if options.profile else None
     folder = Path(tempfile.mkdtemp())
     loads = {
         "tools": (tool_spans, options.spans),
@@ -282,12 +285,12 @@ def main() -> None:
     try:
         for name, (fill, amount) in loads.items():
             if options.only in (None, name):
-                store = run(name, folder, fill, amount)
+                store = run(name, folder, fill, amount, profile)
                 if name == "tools":
                     small_folds(store)
         print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
-        if options.profile:
-            pstats.Stats(PROFILE).sort_stats("tottime").print_stats(30)
+        if profile is not None:
+            pstats.Stats(profile).sort_stats("tottime").print_stats(30)
     finally:
         shutil.rmtree(folder)
 

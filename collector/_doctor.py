@@ -191,8 +191,8 @@ def _judge(report: DoctorReport) -> None:
     if spool is not None:
         if spool.quarantined:
             add(
-                f"{len(spool.quarantined)} segments in {spool.path}/quarantine could not be read;"
-                " their reasons are beside them."
+                f"{_count(len(spool.quarantined), 'segment')} in {spool.path}/quarantine could not be read;"
+                " the reasons are beside them."
             )
         if spool.segments and spool.oldest_seconds is not None and spool.oldest_seconds > 60:
             who = (
@@ -201,15 +201,21 @@ def _judge(report: DoctorReport) -> None:
                 else "nobody folds; any command on the database will"
             )
             waited = f"the oldest for {spool.oldest_seconds:.0f} s"
-            add(f"{spool.segments} segments wait in {spool.path}, {waited}: {who}.")
+            add(f"{_count(spool.segments, 'segment')} waiting in {spool.path}, {waited}: {who}.")
     for total, name in _sums(report.drops):
         what = name.removeprefix("dropped_").replace("_", " ")
         add(f"writers lost {total} {what} before they reached the spool.")
     for error, traces in report.derive_errors:
-        add(f"{traces} traces gave no calls or requests, because of an error of Loopscope's: {error}")
+        add(
+            f"{_count(traces, 'trace')} gave no calls or requests, because of an error of Loopscope's: {error}"
+        )
     for row in report.content:
         if row.calls and row.calls_without_arguments == row.calls:
             add(f"no call of dialect {row.dialect} has recorded arguments: content capture is off there.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _sums(drops: Iterable[DropCount]) -> list[tuple[int, str]]:

@@ -48,8 +48,8 @@ __all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "FoldResult", "Pace", 
 Row = tuple[Any, ...]
 Derive = Callable[[list[SpanRecord], list[LogRecord]], Derived]
 
-# A batch of 4,000 tool spans (5 MB) holds the file for 100-150 ms, now and then, when DuckDB merges row groups,
-# for 200. Of 27 kB requests mostly the new messages are stored, so more bytes fit.
+# A batch of 4,000 tool spans (5 MB) holds the file for 100-150 ms; now and then, when DuckDB merges row
+# groups, for 200. Of 27 kB requests mostly the new messages are stored, so more bytes fit.
 BATCH_RECORDS = 4_000
 BATCH_BYTES = 16 << 20
 LARGE_TRACE = 2_000  # spans; larger ones are not derived anew at every fold
