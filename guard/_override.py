@@ -219,6 +219,7 @@ def _known(arguments: object) -> object:
 def _normal_form(reason: str) -> bytes:
     """A reason in the form that case, blanks and ways of encoding do not change; b"" for a blank one."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", reason).casefold())
-    # Format characters (joiners, marks of direction) have no shape of their own.
-    text = " ".join("".join(one for one in folded if unicodedata.category(one) != "Cf").split())
+    if not folded.isascii():  # format characters (joiners, marks of direction) have no shape of their own
+        folded = "".join(one for one in folded if unicodedata.category(one) != "Cf")
+    text = " ".join(folded.split())
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() if text else b""

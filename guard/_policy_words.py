@@ -11,10 +11,10 @@ from ._policy_checks import show
 __all__ = ["describe_changes"]
 
 _THRESHOLDS = (
-    ("nudge_threshold", "equal results in a row are nudged"),
-    ("block_threshold", "equal results in a row are blocked"),
-    ("error_nudge_threshold", "equal general errors in a row are nudged"),
-    ("error_block_threshold", "equal general errors in a row are blocked"),
+    ("nudge_threshold", "equal results in a row", "nudged"),
+    ("block_threshold", "equal results in a row", "blocked"),
+    ("error_nudge_threshold", "equal general errors in a row", "nudged"),
+    ("error_block_threshold", "equal general errors in a row", "blocked"),
 )
 _OUTCOMES = {
     Outcome.SUCCESS: "Successes",
@@ -49,15 +49,12 @@ def describe_changes(a: GuardPolicy, b: GuardPolicy) -> list[str]:
 
 
 def _of_policy(a: GuardPolicy, b: GuardPolicy) -> Iterator[str]:
-    for key, what in _THRESHOLDS:
-        before, after = getattr(a, key), getattr(b, key)
-        if before != after:
-            yield f"{_capital(what)} {_change(before, after)}."
+    yield from (f"{_capital(sentence)}." for sentence in _of_thresholds(a, b))
     for outcome, name in _OUTCOMES.items():
         if (outcome in a.counted_outcomes) != (outcome in b.counted_outcomes):
             how = "are counted" if outcome in b.counted_outcomes else "are no longer counted"
             yield f"{name} {how} among the equal results."
-    yield from (f"{sentence}." for sentence in _of_names(a, b))
+    yield from (f"{_capital(sentence)}." for sentence in _of_names(a, b))
     if a.scope != b.scope:
         yield f"A count spans a {b.scope} instead of a {a.scope}."
     if a.shadow != b.shadow:
@@ -89,37 +86,35 @@ def _of_tool(a: ToolPolicy, b: ToolPolicy) -> Iterator[str]:
     for key, on, off in _SWITCHES:
         if getattr(a, key) != getattr(b, key):
             yield on if getattr(b, key) else off
-    for key, what in _THRESHOLDS:
+    yield from _of_thresholds(a, b)
+    yield from _of_names(a, b)
+
+
+def _of_thresholds(a: GuardPolicy | ToolPolicy, b: GuardPolicy | ToolPolicy) -> Iterator[str]:
+    for key, what, done in _THRESHOLDS:
         before, after = getattr(a, key), getattr(b, key)
         if before != after:
-            yield f"{what} {_change(before, after)}"
-    for sentence in _of_names(a, b):
-        yield sentence[0].lower() + sentence[1:]
+            now = f"never {done}" if after is None else f"{done} {_from(after)}"
+            yield f"{what} are {now} (before: {'never' if before is None else _from(before)})"
 
 
 def _of_names(a: GuardPolicy | ToolPolicy, b: GuardPolicy | ToolPolicy) -> Iterator[str]:
     for key, what in _NAMES:
         before, after = getattr(a, key), getattr(b, key)
         for name in _only_in(after, before):
-            yield f"The {what} {show(name)} is ignored"
+            yield f"the {what} {show(name)} is ignored"
         for name in _only_in(before, after):
-            yield f"The {what} {show(name)} is no longer ignored"
+            yield f"the {what} {show(name)} is no longer ignored"
         if before != after and set(before) == set(after):
-            yield f"The {what}s are applied in another order"
+            yield f"the {what}s are applied in another order"
 
 
 def _only_in(names: Collection[str], others: Collection[str]) -> list[str]:
     return [name for name in sorted(names) if name not in others]
 
 
-def _change(before: int | Inherit | None, after: int | Inherit | None) -> str:
-    return f"{_at(after)} instead of {_at(before)}"
-
-
-def _at(threshold: int | Inherit | None) -> str:
-    if threshold is INHERIT:
-        return "as the policy says"
-    return "never" if threshold is None else f"from {threshold} on"
+def _from(threshold: int | Inherit) -> str:
+    return "as the policy says" if threshold is INHERIT else f"from {threshold} on"
 
 
 def _capital(text: str) -> str:

@@ -25,7 +25,7 @@ class PlainGuard:
         end = len(rows)  # the blocked call
         for index in range(len(rows)):
             # What comes after a block changes no count.
-            count = self.count(rows[: min(index, end + 1)] + [rows[index]], past=index > end)
+            count = self.count([*rows[: min(index, end + 1)], rows[index]], past=index > end)
             if index > end:
                 said.append((Action.AFTER_BLOCK, count))
                 continue

@@ -187,7 +187,11 @@ def test_argument_names_are_left_out_for_all_tools_or_for_one():
 def test_result_keys_are_left_out_of_json_at_every_depth():
     policy = GuardPolicy(ignored_result_keys=["ms"], tools={"run": ToolPolicy(ignored_result_keys=["pid"])})
     guard = DuplicateCallGuard(policy)
-    same = ['{"rows": [{"ms": 1, "n": 2}], "ms": 3}', '{"ms":4,"rows":[{"n":2}]}', '"{\\"rows\\":[{\\"n\\":2}]}"']
+    same = [
+        '{"rows": [{"ms": 1, "n": 2}], "ms": 3}',
+        '{"ms":4,"rows":[{"n":2}]}',
+        '"{\\"rows\\":[{\\"n\\":2}]}"',
+    ]
     assert [call(guard, output).count for output in same] == [1, 2, 3]
     assert call(guard, {"rows": [{"n": 2, "ms": 0}]}).count == 4  # an object with the same contents
     assert call(guard, '{"rows": [{"n": 2.0}]}').count == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policy_values import policies
 
 from loopscope.guard import (
     DEFAULT_METADATA_KEYS,
@@ -20,6 +22,8 @@ from loopscope.guard import (
     Outcome,
     PolicyError,
     ToolPolicy,
+    fingerprint,
+    result_hash,
 )
 
 
@@ -54,7 +58,26 @@ def test_defaults():
         ({"counted_outcomes": ["sucess"]}, "'sucess' is not an outcome; there are success, schema_error"),
         ({"metadata_keys": "trace"}, "metadata_keys must be a list of names"),
         ({"metadata_keys": [1]}, "metadata_keys must be a list of names"),
-        ({"scope": "trace"}, 'scope must be "run"'),
+        ({"scope": "agent"}, 'scope must be "run", "trace" or "session", not \'agent\''),
+        ({"shadow": 1}, "shadow must be true or false"),
+        ({"error_nudge_threshold": 0}, "error_nudge_threshold must be at least 1, not 0"),
+        (
+            {"error_nudge_threshold": 3, "error_block_threshold": 3},
+            "error_nudge_threshold (3) must be below error_block_threshold (3)",
+        ),
+        (
+            {"error_block_threshold": 4, "tools": {"x": ToolPolicy(error_nudge_threshold=4)}},
+            "tools.x.error_nudge_threshold (4) must be below tools.x.error_block_threshold (4)",
+        ),
+        ({"tools": {"x": ToolPolicy(resets=1)}}, "tools.x.resets must be true or false"),
+        ({"tools": {"x": ToolPolicy(metadata_keys="a")}}, "tools.x.metadata_keys must be a list of names"),
+        ({"ignored_result_keys": "a"}, "ignored_result_keys must be a list of names"),
+        ({"ignored_result_patterns": "a"}, "ignored_result_patterns must be a list of regular expressions"),
+        (
+            {"ignored_result_patterns": [b"a"]},
+            "ignored_result_patterns must be a list of regular expressions",
+        ),
+        ({"ignored_result_patterns": ["["]}, "ignored_result_patterns: '[': not a regular expression"),
         ({"strip_annotations": "yes"}, "strip_annotations must be true or false"),
     ],
 )
@@ -117,13 +140,88 @@ def test_a_policy_can_be_copied_pickled_replaced_and_used_as_a_key():
 def test_hashes_follow_what_they_name():
     policy = GuardPolicy()
     assert policy.policy_hash == GuardPolicy(counted_outcomes=["schema_error", "success"]).policy_hash
-    assert policy.policy_hash != GuardPolicy(block_threshold=6).policy_hash
-    assert policy.rule_id == GuardPolicy(block_threshold=6, tools={"x": ToolPolicy(exempt=True)}).rule_id
-    assert policy.rule_id != GuardPolicy(counted_outcomes=["success"]).rule_id
-    assert policy.rule_id != GuardPolicy(metadata_keys=["t"]).rule_id
     code = "from loopscope.guard import GuardPolicy; print(GuardPolicy().policy_hash)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == policy.policy_hash
+
+
+def tool(**knobs):
+    return {"tools": {"x": ToolPolicy(**knobs)}}
+
+
+# Knobs that judge a count, and knobs that change one. The second number: is it a count that can be had
+# from stored fingerprints and result hashes?
+JUDGING = [
+    {"block_threshold": 6},
+    {"nudge_threshold": None},
+    {"shadow": True},
+    tool(exempt=True),
+    tool(nudge_threshold=1, block_threshold=9),
+    {**tool(error_nudge_threshold=1), "error_nudge_threshold": 2},
+]
+COUNTING = [
+    ({"counted_outcomes": ["success"]}, True),
+    ({"metadata_keys": ["t"]}, True),
+    ({"strip_annotations": False}, True),
+    ({"scope": "trace"}, False),
+    ({"scope": "session"}, False),
+    ({"error_nudge_threshold": 3}, False),
+    ({"ignored_result_keys": ["t"]}, False),
+    ({"ignored_result_patterns": ["t"]}, False),
+    (tool(error_block_threshold=3), False),
+    (tool(resets=True), False),
+    (tool(metadata_keys=["t"]), False),
+    (tool(ignored_result_keys=["t"]), False),
+    (tool(ignored_result_patterns=["t"]), False),
+]
+
+
+@pytest.mark.parametrize("knobs", JUDGING)
+def test_knobs_that_judge_a_count_change_the_policy_and_not_its_rule(knobs):
+    policy = GuardPolicy(**knobs)
+    bare = GuardPolicy(error_nudge_threshold=3) if "error_nudge_threshold" in knobs else GuardPolicy()
+    assert policy.policy_hash != bare.policy_hash
+    assert policy.rule_id == bare.rule_id
+    assert policy.set_based == bare.set_based
+
+
+@pytest.mark.parametrize(("knobs", "set_based"), COUNTING)
+def test_knobs_that_change_a_count_change_the_rule(knobs, set_based):
+    policy = GuardPolicy(**knobs)
+    assert policy.policy_hash != GuardPolicy().policy_hash
+    assert policy.rule_id != GuardPolicy().rule_id
+    assert policy.set_based is set_based
+
+
+def test_all_rules_have_ids_of_their_own():
+    assert len({GuardPolicy(**knobs).rule_id for knobs, _ in COUNTING}) == len(COUNTING)
+
+
+def test_which_tools_errors_are_counted_apart_is_part_of_the_rule():
+    off = {"error_nudge_threshold": None, "error_block_threshold": None}
+    everywhere = GuardPolicy(error_nudge_threshold=3)
+    but_one = GuardPolicy(error_nudge_threshold=3, tools={"x": ToolPolicy(**off)})
+    assert but_one.rule_id != everywhere.rule_id
+    named = GuardPolicy(error_nudge_threshold=3, tools={"x": ToolPolicy(error_nudge_threshold=7)})
+    assert named.rule_id == everywhere.rule_id
+
+
+def test_a_policy_says_which_stored_hashes_it_cannot_use():
+    policy = GuardPolicy(
+        tools={"x": ToolPolicy(metadata_keys=["t", "_nonce"]), "y": ToolPolicy(ignored_result_keys=["t"])}
+    )
+    assert [policy.changes_fingerprints(name) for name in "xyz"] == [True, False, False]
+    assert [policy.changes_results(name) for name in "xyz"] == [False, True, False]
+    assert policy.fingerprint("x", {"t": 1}) == policy.fingerprint("x", {}) == fingerprint("x", {})
+    assert policy.fingerprint("y", {"t": 1}) == fingerprint("y", {"t": 1})
+    assert policy.result_hash("y", '{"t": 1}') == policy.result_hash("y", {"t": 2}) != result_hash("{}")
+    assert policy.result_hash("z", '{"t": 1}') == result_hash('{"t": 1}')
+    assert policy.result_hash("y", None) is None
+    # What is known by its form is never taken for a text.
+    patterns = GuardPolicy(ignored_result_patterns=["nothing"])
+    assert (
+        patterns.result_hash("x", '{"t":1}') == result_hash('{"t":1}') != patterns.result_hash("x", {"t": 1})
+    )
 
 
 FILE = """\
@@ -164,28 +262,6 @@ def test_a_file_may_say_as_little_as_its_version():
     assert GuardPolicy.from_toml("version = 1") == GuardPolicy()
 
 
-thresholds = st.one_of(st.none(), st.integers(1, 50))
-names = st.text(max_size=12)
-
-
-@st.composite
-def policies(draw) -> GuardPolicy:
-    def pair() -> dict:
-        nudge, block = draw(thresholds), draw(thresholds)
-        if nudge is not None and block is not None and nudge >= block:
-            nudge, block = block, nudge + 1
-        return {"nudge_threshold": nudge, "block_threshold": block}
-
-    tool = st.builds(lambda exempt: ToolPolicy(**pair(), exempt=exempt), st.booleans())
-    return GuardPolicy(
-        **pair(),
-        counted_outcomes=draw(st.sets(st.sampled_from(list(Outcome)))),
-        tools=draw(st.dictionaries(names, st.just(ToolPolicy()) | tool, max_size=3)),
-        metadata_keys=draw(st.lists(names, max_size=3)),
-        strip_annotations=draw(st.booleans()),
-    )
-
-
 @given(policies())
 @settings(deadline=None)
 def test_every_policy_survives_its_file(policy):
@@ -193,6 +269,9 @@ def test_every_policy_survives_its_file(policy):
     assert read == policy
     assert read.policy_hash == policy.policy_hash
     assert read.to_toml() == policy.to_toml()
+    assert GuardPolicy.from_dict(policy.to_dict()) == policy
+    assert GuardPolicy.from_dict(json.loads(json.dumps(policy.to_dict()))).rule_id == policy.rule_id
+    assert pickle.loads(pickle.dumps(policy)) == policy
 
 
 def test_writing_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
@@ -230,7 +309,17 @@ def test_writing_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
         ("version = 1\n[tools]\nx = 3", "tools.x must be a table"),
         ("version = 1\ncounted_outcomes = ['sucess']", "counted_outcomes: 'sucess' is not an outcome"),
         ("version = 1\ncounted_outcomes = 'success'", "counted_outcomes must be a list of names"),
-        ("version = 1\nscope = 'trace'", 'scope must be "run"'),
+        ("version = 1\nscope = 'agent'", 'scope must be "run", "trace" or "session"'),
+        (
+            "version = 1\nignored_result_pattern = ['x']",
+            "unknown key ignored_result_pattern; did you mean ignored_result_patterns?",
+        ),
+        ("version = 1\n[tools.x]\nreset = true", "unknown key tools.x.reset; did you mean tools.x.resets?"),
+        (
+            "version = 1\nerror_block_threshold = 'no'",
+            'error_block_threshold must be a whole number of calls or "off"',
+        ),
+        ("version = 1\nignored_result_patterns = ['(a+)+']", "'(a+)+': could take too long"),
         ('version = 1\n"a\\nb" = 1', "unknown key 'a\\nb'; did you mean"),
         ('version = 1\n[tools."a\\nb"]\nexempt = 3', "tools.'a\\nb'.exempt must be true or false"),
         ("version = ", "not a TOML file: "),
@@ -246,6 +335,35 @@ def test_mistakes_in_a_file_are_one_clear_line(tmp_path, text, says):
     assert str(caught.value).startswith(f"{path}: ")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ([], "a policy must be a table"),
+        ({}, "version is missing"),
+        ({"version": 1, 3: 4}, "unknown key 3; did you mean"),
+        ({"version": 1, "tools": {3: {}}}, "3 is no name"),
+        ({"version": 1, "tools": {"x": {3: 4}}}, "unknown key tools.x.3; did you mean"),
+        ({"version": 1, "nudge_threshold": None}, 'nudge_threshold must be a whole number of calls or "off"'),
+        ({"version": 1, "metadata_keys": None}, "metadata_keys must be a list of names"),
+    ],
+)
+def test_mistakes_in_plain_data(data, says):
+    with pytest.raises(PolicyError) as caught:
+        GuardPolicy.from_dict(data)
+    assert says in str(caught.value)
+
+
+def test_plain_data_is_not_changed():
+    data = {"version": 1, "tools": {"x": {"exempt": True}}}
+    assert GuardPolicy.from_dict(data).is_exempt("x")
+    assert data == {"version": 1, "tools": {"x": {"exempt": True}}}
+
+
+def test_patterns_are_readable_in_a_file():
+    text = GuardPolicy(ignored_result_patterns=[r"\d+ ms", r"it's \d", "plain"]).to_toml()
+    assert 'ignored_result_patterns = [\'\\d+ ms\', "it\'s \\\\d", "plain"]' in text
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
