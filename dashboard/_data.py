@@ -40,6 +40,7 @@ PATIENCE = 6.0
 """Seconds a page waits for another process that holds the file."""
 
 _ANSWERS = 192
+_BYTES = "256MB"
 """Answers kept, over all sessions: about ten filters of every page. Old ones go first."""
 
 
@@ -75,7 +76,7 @@ def file_stamp() -> tuple[int, int]:
     return newest, total
 
 
-@st.cache_data(max_entries=_ANSWERS, show_spinner=False)
+@st.cache_data(max_entries=_ANSWERS, max_size=_BYTES, show_spinner=False)
 def _answer(question: str, db: str, version: int, about: str, _ask: Callable[[], Any]) -> Any:
     return _ask()
 

@@ -7,10 +7,11 @@ import re
 import urllib.request
 
 import pytest
-from hostile import MARKS, write_hostile_trace
 
 from loopscope.collector import import_paths
 from loopscope.sample_traces import files
+
+from .hostile import MARKS, write_hostile_trace
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 pytestmark = pytest.mark.browser

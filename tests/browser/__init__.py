@@ -1,0 +1,1 @@
+"""Tests that drive a real browser. A package, so that its conftest does not hide the one of all tests."""
