@@ -12,7 +12,7 @@ from replay_rows import SECOND, START, call, database
 
 from loopscope.collector import Store, ToolCall, import_paths
 from loopscope.guard import GuardPolicy
-from loopscope.replay import call_verdicts, find_incidents, replay
+from loopscope.replay import call_verdicts, find_incidents, replay, sweep, totals
 from loopscope.replay._facts import facts_of
 
 A, B, C = "allow", "nudge", "block"
@@ -88,10 +88,38 @@ def test_golden_verdicts(
     assert [(row["action"], row["count"]) for row in rows] == expected
 
 
-def test_a_block_reaches_runs_nested_in_the_blocked_one_that_start_later() -> None:
-    def nested(run: str, at: float, parent: str = "t/outer") -> ToolCall:
-        return call("inner", run=run, parent_run_id=parent, at=at)
+def nested(run: str, at: float, parent: str = "t/outer") -> ToolCall:
+    return call("inner", run=run, parent_run_id=parent, at=at)
 
+
+def test_a_sweep_knows_of_nested_runs() -> None:
+    calls = [
+        *[call(run="t/outer", at=n) for n in range(6)],
+        *[nested("t/soon", 4 + n / 4) for n in range(3)],
+        *[nested("t/late", 9 + n) for n in range(4)],
+        *[nested("t/deep", 20 + n, "t/late") for n in range(2)],
+    ]
+    con = database(calls)
+    rows = sweep(con, GuardPolicy(), [None, 2, 3], [4, 5, 6, None])
+    assert len({row.totals for row in rows}) > 6
+    for row in rows:
+        assert row.totals == totals(con, GuardPolicy(row.nudge, row.block))[0], (row.nudge, row.block)
+
+
+def test_a_metadata_key_is_found_however_it_is_written() -> None:
+    calls = [
+        call(args='{"q": 1}'),
+        call(args='{"q": 1, "page": 2}'),
+        call(args='{"q": 1, "\\u0070age": 3}'),
+        call(args='"{\\"q\\": 1, \\"page\\": 4}"'),
+        call(args='{"q": 1, "page": {"long": "' + "x" * 2_000 + '"}}'),
+    ]
+    con = database(calls)
+    assert call_verdicts(con, GuardPolicy())["count"].to_pylist() == [1, 1, 1, 1, 1]
+    assert call_verdicts(con, GuardPolicy(metadata_keys=["page"]))["count"].to_pylist() == [1, 2, 3, 4, 5]
+
+
+def test_a_block_reaches_runs_nested_in_the_blocked_one_that_start_later() -> None:
     calls = [
         *[call(run="t/outer", at=n) for n in range(5)],  # blocked at 4.5 s
         nested("t/before", 1),
@@ -181,20 +209,20 @@ def test_telecom_recordings(tmp_path: Path) -> None:
     with store.lease() as con:
         for nudge, block, figures in ((3, 5, (25, 39, 5, 13, 4, 9)), (2, 4, (33, 60, 13, 39, 10, 29))):
             result = replay(con, GuardPolicy(nudge, block))
-            totals, exact = result.totals, result.exact
-            assert (totals.runs, totals.calls) == (40, 689)
+            whole, exact = result.totals, result.exact
+            assert (whole.runs, whole.calls) == (40, 689)
             assert (
-                totals.runs_nudged,
-                totals.calls_nudged,
-                totals.runs_blocked,
-                totals.calls_after_block,
-                totals.calls_avoidable,
-                totals.calls_lost,
+                whole.runs_nudged,
+                whole.calls_nudged,
+                whole.runs_blocked,
+                whole.calls_after_block,
+                whole.calls_avoidable,
+                whole.calls_lost,
             ) == figures
             # With nudge on, everything after a run's first nudge is projected.
-            assert (exact.runs_nudged, exact.calls_nudged) == (totals.runs_nudged, totals.runs_nudged)
+            assert (exact.runs_nudged, exact.calls_nudged) == (whole.runs_nudged, whole.runs_nudged)
             assert (exact.runs_blocked, exact.calls_after_block) == (0, 0)
-            assert exact.calls < totals.calls
+            assert exact.calls < whole.calls
             loops = [one for one in result.incidents if one.kind == "loop"]
             assert len(loops) + sum(one.folded_loops for one in result.incidents) == 26
         keys = [one.key for one in find_incidents(con)]
