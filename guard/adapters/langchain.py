@@ -19,11 +19,10 @@ from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
-from langchain.agents.middleware.types import OmitFromInput, PrivateStateAttr
+from langchain.agents.middleware.types import OmitFromInput, PrivateStateAttr, ToolCallRequest
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
-from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -60,7 +59,7 @@ class _Invocation(NamedTuple):
             self.run.end_span()
 
 
-class LoopGuardMiddleware(AgentMiddleware[LoopGuardState, Any, Any]):
+class LoopGuardMiddleware(AgentMiddleware[LoopGuardState, Any]):
     """Watches the tool calls of every run of an agent. One instance serves any number of runs at once.
 
     Notes reach the model inside of the ToolMessage, behind the tool's real output. When a call is
