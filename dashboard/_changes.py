@@ -101,6 +101,8 @@ def _fate(calls: list[ChangedCall], side: str) -> str:
         return f"{VERDICTS['block'].glyph} ends at call {ends[0]}"
     if any(action == "nudge" for action, _ in actions):
         return f"{VERDICTS['nudge'].glyph} nudged"
+    if any(action == "not_counted" for action, _ in actions):
+        return verdict_text("not_counted")
     return f"{VERDICTS['allow'].glyph} goes on"
 
 

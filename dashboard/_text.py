@@ -38,7 +38,8 @@ def _visible(character: str) -> str:
 
 def lit(text: object, limit: int = 60) -> str:
     """Trace text inside Markdown (sentences, labels): a code span that nothing in it can close."""
-    flat = plain(text, limit)
+    # Streamlit looks for its icons before it looks for code: a word joiner, which nobody sees, hides them.
+    flat = plain(text, limit).replace(":material/", ":\u2060material/")
     if not flat:
         return "``empty``" if text == "" else "` `"
     longest = max((len(run) for run in _BACKTICKS.findall(flat)), default=0)

@@ -34,6 +34,11 @@ def test_lit_is_a_code_span_that_nothing_inside_closes(text):
     assert not inside.endswith("`")
 
 
+def test_lit_hides_icons_from_streamlit():
+    assert ":material/" not in lit("see :material/home: there")
+    assert lit("see :material/home: there").replace("\u2060", "") == "`see :material/home: there`"
+
+
 @given(hostile, st.integers(2, 80))
 def test_plot_escapes_all_that_plotly_reads(text, limit):
     shown = plot(text, limit)
