@@ -111,8 +111,8 @@ class ReasonedOverrideGuard:
     came of the earlier call does not matter, nor do calls in between. A call is written down when
     it is allowed, so that of two equal calls at once one runs; a refused call is not.
 
-    Safe to use from several threads and from asyncio tasks. Memory: about 100 bytes per
-    different call and reason.
+    Safe to use from several threads and from asyncio tasks. Memory: about 300 bytes per
+    different call with a reason.
 
     Args:
         policy: gives exemptions, tools that reset, metadata keys and shadow mode; its thresholds
