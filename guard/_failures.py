@@ -28,7 +28,7 @@ __all__ = ["classify_failure"]
 _LEAD_INS = re.compile(
     r"<tool_use_error>"
     r"|(?P<body>Error (?:calling|executing|running) tool '?[^'\n:]{1,200}'?: )"
-    r"|Tool (?:execution|call) failed[:.] "
+    r"|Tool (?:(?:execution|call) failed[:.]|returned an error:) "
     r"|An error occurred while running the tool\. Please try again\. "
     r"|\{'message': '[^'\n]{0,200}', 'data': \{(?:'tool_name': '[^'\n]{0,200}', )?'error': ['\"]"
     r"|[Ee]rror: "

@@ -166,17 +166,16 @@ class DuplicateCallGuard:
         `seq`. Stored fingerprints and result hashes are used as far as the policy allows.
         """
         policy = self._policy
-        tool_name = call.tool_name
-        identity, result = call.fingerprint, call.result_hash
+        tool_name, arguments, output, outcome, agent, identity, result, recorded_verdict = call
         if identity is None or policy.changes_fingerprints(tool_name):
-            identity = policy.fingerprint(tool_name, call.arguments)
+            identity = policy.fingerprint(tool_name, arguments)
         if result is None or policy.changes_results(tool_name):
-            result = policy.result_hash(tool_name, call.result)
+            result = policy.result_hash(tool_name, output)
         compared: Hashable | None = result
-        if result is not None and call.recorded_verdict is not None and not policy.strip_annotations:
+        if result is not None and recorded_verdict is not None and not policy.strip_annotations:
             compared = object()  # with its note, which holds a number, it was like no other result
-        key = None if identity is None else (call.agent_name, identity)
-        return self.observe_hashed(tool_name, key, compared, call.outcome, agent=call.agent_name)
+        key = None if identity is None else (agent, identity)
+        return self.observe_hashed(tool_name, key, compared, outcome, agent=agent)
 
     def observe_hashed(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ._outcome import Outcome
 
@@ -32,4 +32,4 @@ class RecordedCall(NamedTuple):
     agent_name: str | None = None
     fingerprint: int | None = None
     result_hash: int | None = None
-    recorded_verdict: Literal["nudge", "block"] | str | None = None
+    recorded_verdict: str | None = None

@@ -391,6 +391,10 @@ def prefix_of_a_failed_result_is_a_general_error() -> None:
     failed = classify_outcome(OutcomeFacts(failed=True, result="Tool returned an error: 503"))
     assert failed.outcome is GENERAL
     assert classify_outcome(OutcomeFacts(failed=False, result="normal")).outcome is OK
+    refused = classify_outcome(
+        OutcomeFacts(failed=True, result="Tool returned an error: MCP error -32602: q")
+    )
+    assert refused.outcome is SCHEMA
     # A word never makes a success an error: the caller has to know that it failed.
     quoted = OutcomeFacts(failed=False, result="Tool returned an error: 503")
     assert classify_outcome(quoted).outcome is OK

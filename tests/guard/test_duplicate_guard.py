@@ -490,33 +490,28 @@ def test_guidance_in_a_users_own_words():
 # The shared cases
 
 
-CALL_CASES = [
-    "001-same-file-read-over-and-over",
-    "007-transient-503-then-ok",
-    "010-mcp-invalid-params-loop",
-    "012-poll-until-done",
-    "019-key-order-and-whitespace",
-]
+HINTS = {"transient_error": GENERAL, "tool_error": GENERAL}
 
 
-@pytest.mark.parametrize("name", CALL_CASES)
-def test_shared_cases(name):
-    case = json.loads(corpus("cases", f"{name}.json").read_text())
-    expected = case["expected"]["guard"]
-    guard = DuplicateCallGuard(GuardPolicy(**case["params"]))
-    said = []
-    for row in case["input"]["calls"]:
-        outcome = classify_outcome(OutcomeFacts(failed=row["is_error"], result=row["result"])).outcome
-        hint = {"transient_error": GENERAL, "tool_error": GENERAL}.get(
-            row["outcome_hint"], row["outcome_hint"]
-        )
-        assert outcome == hint
-        said.append(call(guard, row["result"], tool=row["tool"], arguments=row["arguments"], outcome=outcome))
-    assert [index for index, verdict in enumerate(said) if verdict.action is N] == expected["nudged_at"]
-    assert sum(verdict.action is AFTER for verdict in said) == expected["calls_after_block"]
-    for row in expected["per_call"]:
-        assert said[row["i"]].action == row["action"]
-        assert row.get("count", said[row["i"]].count) == said[row["i"]].count
+def test_the_shared_cases_of_calls():
+    cases = [json.loads(path.read_text()) for path in sorted(corpus("cases").glob("*.json"))]
+    cases = [case for case in cases if case["kind"] in ("loop", "guard")]
+    assert len(cases) >= 5
+    for case in cases:
+        expected = case["expected"]["guard"]
+        guard = DuplicateCallGuard(GuardPolicy(**case.get("params", {})))
+        said = []
+        for row in case["input"]["calls"]:
+            outcome = classify_outcome(OutcomeFacts(failed=row["is_error"], result=row["result"])).outcome
+            assert outcome == HINTS.get(row["outcome_hint"], row["outcome_hint"]), case["id"]
+            more = {"tool": row["tool"], "arguments": row["arguments"], "agent": row.get("agent")}
+            said.append(call(guard, row["result"], outcome=outcome, **more))
+        nudged = [index for index, verdict in enumerate(said) if verdict.action is N]
+        assert nudged == expected["nudged_at"], case["id"]
+        assert sum(verdict.action is AFTER for verdict in said) == expected["calls_after_block"], case["id"]
+        for row in expected["per_call"]:
+            assert said[row["i"]].action == row["action"], case["id"]
+            assert row.get("count", said[row["i"]].count) == said[row["i"]].count, case["id"]
 
 
 def test_the_shared_case_of_an_error_recorded_as_ok():
