@@ -18,6 +18,8 @@ from .dialects import Kind
 
 __all__ = ["derive_trace"]
 
+COMPARED_HASH = "loopscope.guard.result_hash"
+
 
 def derive_trace(
     spans: Sequence[SpanRecord],
@@ -134,6 +136,7 @@ def _tool_call(draft: CallDraft) -> ToolCall:
     verdict: str | None = None
     if result is not None:
         result, verdict = strip_annotation(result)
+    verdict = verdict or _noted(draft.node)
     ended = draft.end_ns is not None
     outcome = kind = None
     http_status = draft.http_status
@@ -169,12 +172,30 @@ def _tool_call(draft: CallDraft) -> ToolCall:
         start_ns=draft.start_ns,
         end_ns=draft.end_ns,
         fingerprint=print_,
-        result_hash=result_hash(result),
+        result_hash=_compared_hash(draft.node) or result_hash(result),
         scope_key=None if print_ is None else scope_key(run.run_id, draft.agent_name, print_),
         content_state=_content_state(draft, result, ended),
         recorded_verdict=verdict,
         dialect=draft.dialect,
     )
+
+
+def _compared_hash(node: Node) -> int | None:
+    """The hash of the bare result where a live guard wrote it, beside a result that carries its note.
+
+    What some frameworks record of a result with a note is not the result plus a note.
+    """
+    value = node.span.attributes.get(COMPARED_HASH)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _noted(node: Node) -> str | None:
+    """ "nudge" or "block" where a live guard says that it put such a note into the result."""
+    attributes = node.span.attributes
+    action = attributes.get("loopscope.guard.action")
+    return action if action in ("nudge", "block") and COMPARED_HASH in attributes else None
 
 
 def _content_state(draft: CallDraft, result: str | None, ended: bool) -> str:

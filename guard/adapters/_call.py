@@ -155,6 +155,6 @@ class GuardedCall:
         self.verdict, self._end_ns = self.run._observe(self, text, outcome)
         if self._span is not None:
             self._span.record_verdict(
-                self.verdict, self.run.policy, tool_name=self.tool_name, call_id=self.call_id
+                self.verdict, self.run.policy, tool_name=self.tool_name, call_id=self.call_id, text=text
             )
         return self.verdict

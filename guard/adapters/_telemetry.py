@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .. import Escalation, GuardPolicy, Verdict
+from .. import Escalation, GuardPolicy, Verdict, result_hash
 from ._facts import CallFailure, type_name
 
 __all__ = [
@@ -184,7 +184,13 @@ class CallSpan:
         span.set_status(Status(StatusCode.ERROR, said))
 
     def record_verdict(
-        self, verdict: Verdict, policy: GuardPolicy, *, tool_name: str, call_id: str | None
+        self,
+        verdict: Verdict,
+        policy: GuardPolicy,
+        *,
+        tool_name: str,
+        call_id: str | None,
+        text: str | None,
     ) -> None:
         """Write the verdict: attributes on a tool span, an event on any other one."""
         values: dict[str, Any] = {
@@ -193,6 +199,9 @@ class CallSpan:
             _PREFIX + "certainty": verdict.certainty,
             _PREFIX + "policy_hash": policy.policy_hash,
         }
+        if verdict.guidance is not None and text is not None and self._content:
+            # What was compared: from some frameworks' results a note cannot be taken off again.
+            values[_PREFIX + "result_hash"] = result_hash(text)
         if policy.shadow:
             values[_PREFIX + "shadow"] = True
         if self._tool_span:
@@ -241,7 +250,7 @@ def open_call_span(
     current = current_span()
     theirs = current is not None and current is not taken and _is_tool_span(current, tool_name)
     if mode is False or (mode is None and theirs):
-        return None if current is None else CallSpan(current, own=False, tool_span=theirs)
+        return None if current is None else CallSpan(current, own=False, tool_span=theirs, content=content)
     tracer = _tracer(provider)
     attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": storable(tool_name)}
     if call_id is not None:

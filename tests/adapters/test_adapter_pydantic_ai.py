@@ -15,11 +15,12 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.capabilities import Instrumentation
 from pydantic_ai.exceptions import ToolFailed
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import DONE, SEARCH, pydantic_model
 
+from loopscope.collector import Store
 from loopscope.guard import ABORT_MARKER, GUIDANCE_MARKER, GuardPolicy
 from loopscope.guard.adapters import LOOP_BLOCKED, GuardedRun, LoopBlocked, guarded_tool
 from loopscope.guard.adapters.pydantic_ai import GuardedToolset, LoopGuard
@@ -44,8 +45,16 @@ def chart(kind: str) -> list[object]:
     return [IMAGE, "a chart"]
 
 
+def picture(kind: str) -> BinaryContent:
+    return IMAGE
+
+
 def noted(text: str) -> ToolReturn:
-    return ToolReturn(text, metadata=None)
+    return ToolReturn(text, metadata={"page": 1})
+
+
+def record(number: int) -> ToolReturn:
+    return ToolReturn({"number": number}, content=["see the picture", IMAGE])
 
 
 def again(number: int) -> str:
@@ -65,7 +74,7 @@ def broken(number: int) -> str:
     raise ConnectionError("refused")
 
 
-TOOLS = [search, item, chart, noted, again, strict, closed, broken]
+TOOLS = [search, item, chart, picture, noted, record, again, strict, closed, broken]
 
 
 @pytest.fixture(params=["instrumented", "plain"])
@@ -181,9 +190,35 @@ def test_multimodal_content_gets_one_more_block(agent, recorder):
     assert [action for _, action, _ in agreed(recorder, POLICY)] == ["allow", "allow", "nudge", "nudge"]
 
 
+def test_a_lone_picture_gets_one_more_block(agent, recorder):
+    result = run(agent([[("picture", {"kind": "bar"})]] * 4 + [DONE]))
+    content = returns(result)[2].content
+    assert content[0] == IMAGE
+    assert content[1]["text"].startswith(GUIDANCE_MARKER)
+    assert [action for _, action, _ in agreed(recorder, POLICY)] == ["allow", "allow", "nudge", "nudge"]
+    with Store(recorder.db).lease() as con:
+        found = con.execute("SELECT recorded_verdict FROM tool_calls ORDER BY seq").fetchall()
+    assert found == [(None,), (None,), ("nudge",), ("nudge",)]
+
+
+def test_a_tool_return_with_more_content_gets_one_more_part(agent, recorder):
+    result = run(agent([[("record", {"number": 1})]] * 4 + [DONE]))
+    assert returns(result)[2].content == {"number": 1}
+    said = [
+        part.content
+        for message in result.all_messages()
+        for part in message.parts
+        if isinstance(part, UserPromptPart) and isinstance(part.content, list)
+    ]
+    assert said[2][:-1] == said[0]
+    assert said[2][-1].startswith(GUIDANCE_MARKER)
+    assert [action for _, action, _ in agreed(recorder, POLICY)] == ["allow", "allow", "nudge", "nudge"]
+
+
 def test_a_tool_return_keeps_its_other_parts(agent, recorder):
     result = run(agent([[("noted", {"text": "x"})]] * 4 + [DONE]))
     assert str(returns(result)[2].content).startswith(f"x\n\n{GUIDANCE_MARKER}")
+    assert returns(result)[2].metadata == {"page": 1}
     assert [action for _, action, _ in agreed(recorder, POLICY)] == ["allow", "allow", "nudge", "nudge"]
 
 

@@ -24,6 +24,7 @@ from loopscope.guard import (
     Outcome,
     PolicyError,
     ToolPolicy,
+    result_hash,
 )
 from loopscope.guard.adapters import (
     LOOP_BLOCKED,
@@ -343,6 +344,8 @@ def test_a_run_makes_spans_for_itself_and_its_calls(recorder):
             run.call("search", {"q": "ü"}, lambda: "nothing", call_id=f"c{number}")
     assert [action for _, action, _ in agreed(recorder, policy)] == LADDER
     agent, *calls = recorder.spans()
+    hashes = [call["attributes"].get("loopscope.guard.result_hash") for call in calls]
+    assert hashes == [None, None, *[result_hash("nothing")] * 3, None]  # beside the notes
     assert agent["name"] == "invoke_agent helper"
     assert agent["attributes"]["loopscope.guard.outcome"] == LOOP_BLOCKED
     assert agent["attributes"]["loopscope.guard.blocked_tool"] == "search"
