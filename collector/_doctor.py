@@ -206,9 +206,7 @@ def _judge(report: DoctorReport) -> None:
         what = name.removeprefix("dropped_").replace("_", " ")
         add(f"writers lost {total} {what} before they reached the spool.")
     for error, traces in report.derive_errors:
-        add(
-            f"{_count(traces, 'trace')} gave no calls or requests, because of an error of Loopscope's: {error}"
-        )
+        add(f"{_count(traces, 'trace')} gave no calls or requests; an error of Loopscope's: {error}")
     for row in report.content:
         if row.calls and row.calls_without_arguments == row.calls:
             add(f"no call of dialect {row.dialect} has recorded arguments: content capture is off there.")

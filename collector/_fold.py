@@ -18,12 +18,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..guard import FINGERPRINT_VERSION, StoreError
+from ..guard import FINGERPRINT_VERSION, SpoolError, StoreError
 from ._batch import Batch, Decoders, Feed, newer
 from ._contents import Contents, Packer, clean_text
 from ._lease import turnstile
@@ -53,9 +53,10 @@ Derive = Callable[[list[SpanRecord], list[LogRecord]], Derived]
 BATCH_RECORDS = 4_000
 BATCH_BYTES = 16 << 20
 LARGE_TRACE = 2_000  # spans; larger ones are not derived anew at every fold
-_ROUND_SPANS = 20_000  # spans that one round derives, so that memory stays bounded
+_ROUND_SPANS = 8_000  # spans of the traces that one round derives, new and old
 _COST_SHARE = 10  # a large trace is derived again after ten times what it cost the last time
-_SMALL_BYTES = 128 << 10  # a batch that is stored in one hold
+_SMALL_BYTES = 128 << 10  # a batch that is stored in one hold, if
+_SMALL_SPANS = 500  # its traces have no more spans than these in the database
 _QUIET_TRIES = 3  # rounds lost to other folds before the file is held for a whole round
 
 
@@ -145,12 +146,19 @@ def fold(
         pace=pace or Pace(),
         settle=settle,
     )
-    work.run(max_bytes, max_records, stop or (lambda: False))
+    try:
+        work.run(max_bytes, max_records, stop or (lambda: False))
+    except OSError as error:
+        raise SpoolError(f"cannot work on the spool {spool.path}: {error.strerror}") from error
     return work.result
 
 
 class _Retry(Exception):  # noqa: N818
     """Another fold committed since this round read the database."""
+
+
+class _Refused(Exception):  # noqa: N818
+    """The database does not take something of the batch."""
 
 
 @dataclass(slots=True)
@@ -200,18 +208,18 @@ class _Fold:
 
         try:
             left_over = self._store(batch)
-        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-            raise StoreError(f"cannot write to {self.store.path}: {_first_line(error)}") from error
         except duckdb.Error as error:
-            # The database does not take something in these segments. Find out which, and go on without it.
+            raise StoreError(f"cannot fold into {self.store.path}: {_first_line(error)}") from error
+        except _Refused as error:
+            # Find out which segment it is, and go on without it.
             if not batch.sources:
-                raise StoreError(f"cannot write to {self.store.path}: {_first_line(error)}") from error
+                raise StoreError(f"cannot fold into {self.store.path}: {error}") from error
             if len(batch.sources) > 1:
                 self.feed.requeue(batch.sources)
                 self.careful += len(batch.sources)
             else:
                 self.feed.skip(batch.sources[0])
-                self._quarantine([(batch.sources[0], f"{type(error).__name__}: {_first_line(error)}")])
+                self._quarantine([(batch.sources[0], str(error))])
             return False
         self._quarantine(batch.bad)
         bad = {path.name for path, _ in batch.bad}
@@ -232,8 +240,7 @@ class _Fold:
         tries = 0
         while True:
             alone = tries >= _QUIET_TRIES
-            one_hold = alone or batch.size <= _SMALL_BYTES
-            with self.store.lease() if one_hold else nullcontext(), gate.writing if alone else nullcontext():
+            with self.store.lease() if alone else nullcontext(), gate.writing if alone else nullcontext():
                 try:
                     return self._attempt(batch, taken)
                 except _Retry:
@@ -242,6 +249,8 @@ class _Fold:
                     taken.update(found.stored)
 
     def _attempt(self, batch: Batch, taken: dict[int, int]) -> bool:
+        import duckdb
+
         contents = Contents()
         contents.reserve(taken)
         packer, resources = Packer(contents), Resources()
@@ -249,28 +258,36 @@ class _Fold:
         span_rows = {key: span_row(span, packer, resources) for key, span in batch.spans.items()}
         log_rows = {key: log_row(log, key, packer, resources) for key, log in batch.logs.items()}
 
-        with self.store.lease() as con:
+        with ExitStack() as hold:
+            con = hold.enter_context(self.store.lease())
             serial = counter(con, "fold_serial")
             done = folded_names(con)
             self._let_go(batch, done)
             states = trace_states(con, _touched(batch))
             plan = self._plan(batch, states)
+            self.stale = plan.stale
             known = [state for state in plan.whole if state.trace_id in states]
             stored = load(con, known, _span_keys(batch, plan, states), _log_keys(batch, plan, states))
-        self.stale = plan.stale
+            if batch.size > _SMALL_BYTES or stored.span_rows.num_rows > _SMALL_SPANS:
+                hold.close()
 
-        changes = Changes(contents, segments=[path.name for path in batch.segments], drops=batch.drops)
-        changes.known_traces = {state.trace_id for state in known} | (plan.later.keys() & states.keys())
-        records = _sort_out(batch, stored, span_rows, log_rows, changes)
-        self._derive(records, plan, changes)
-        if not (changes.segments or changes.spans or changes.logs or changes.traces):
-            return False
-        with self.store.write() as con:
-            if counter(con, "fold_serial") != serial:
-                raise _Retry
-            waiting = {name for name in done if (self.spool.path / name).exists()}
-            calls, requests = write_changes(con, changes, waiting)
-            grow(con, "fold_serial")
+            changes = Changes(contents, segments=[path.name for path in batch.segments], drops=batch.drops)
+            changes.known_traces = {state.trace_id for state in known} | (plan.later.keys() & states.keys())
+            records = _sort_out(batch, stored, span_rows, log_rows, changes)
+            self._derive(records, plan, changes)
+            if not (changes.segments or changes.spans or changes.logs or changes.traces):
+                return False
+            with self.store.write() as con:
+                if counter(con, "fold_serial") != serial:
+                    raise _Retry
+                waiting = {name for name in done if (self.spool.path / name).exists()}
+                try:
+                    calls, requests = write_changes(con, changes, waiting)
+                except (duckdb.IOException, duckdb.OutOfMemoryException):
+                    raise
+                except duckdb.Error as error:
+                    raise _Refused(f"{type(error).__name__}: {_first_line(error)}") from error
+                grow(con, "fold_serial")
         self.result.spans += len(changes.spans)
         self.result.logs += len(changes.logs)
         self.result.calls += calls
@@ -411,7 +428,7 @@ def _sort_out(
 ) -> _Records:
     """Which records of the batch go in, which of the database go out, and what is true then."""
     records = _Records()
-    current_spans, current_logs = dict(stored.spans), dict(stored.logs)
+    current_spans, current_logs = stored.records()
     for key, span in batch.spans.items():
         old = current_spans.get(key)
         if old is None:

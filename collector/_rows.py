@@ -204,7 +204,7 @@ class Resources:
 
 def tidy_span(span: SpanRecord, received_ns: int) -> None:
     """Set the receive time, and bring numbers into the range of their columns, before anything reads them."""
-    span.received_ns = received_ns
+    span.received_ns = min(max(received_ns, 0), _LONGEST)
     span.start_ns = min(max(span.start_ns, 0), _LONGEST)
     if span.end_ns is not None:
         span.end_ns = min(max(span.end_ns, 0), _LONGEST)
@@ -332,7 +332,7 @@ def _resource(text: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]
 
 def tidy_log(log: LogRecord, received_ns: int) -> None:
     """As `tidy_span`."""
-    log.received_ns = received_ns
+    log.received_ns = min(max(received_ns, 0), _LONGEST)
     log.time_ns = min(max(log.time_ns, 0), _LONGEST)
 
 

@@ -71,15 +71,14 @@ def read_segment(path: str | os.PathLike[str]) -> Segment:
     Raises:
         SpoolError: the file is torn, garbage, or of a newer format.
         FileNotFoundError: it is gone; another process folded it.
+        OSError: the system failed (too many open files, a broken disk), which says nothing about the segment.
     """
     path = Path(path)
     try:
         if path.stat().st_size > MAX_SEGMENT_BYTES + _DIGEST:
             raise SpoolError(f"{path.name}: larger than a segment can be")
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
+    except PermissionError as error:
         raise SpoolError(f"{path.name}: cannot be read: {error.strerror}") from error
     if not data:
         raise SpoolError(f"{path.name}: an empty file")

@@ -102,18 +102,24 @@ class Spool:
             path.unlink()
 
     def quarantine(self, path: Path, reason: str) -> None:
-        """Move a segment aside, with the reason in a file beside it. No error if it is gone."""
+        """Move a segment aside, with the reason in a file beside it. No error if it is gone.
+
+        Raises:
+            SpoolError: it cannot be moved (a full disk, say); it stays where it is.
+        """
         folder = self.path / _QUARANTINE
-        folder.mkdir(mode=0o700, exist_ok=True)
         note = {"reason": reason[:2000], "at_ns": time.time_ns()}
-        # The reason first: a crash in between must not leave a segment that nobody can explain.
-        _write_new(folder / f"{path.name}.reason", json.dumps(note).encode())
         try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # The reason first: a crash in between must not leave a segment that nobody can explain.
+            _write_new(folder / f"{path.name}.reason", json.dumps(note).encode())
             os.replace(path, folder / path.name)
         except FileNotFoundError:
             if not (folder / path.name).exists():
                 with suppress(OSError):
                     (folder / f"{path.name}.reason").unlink()
+        except OSError as error:
+            raise SpoolError(f"cannot move {path} to quarantine: {error.strerror}") from error
 
     def quarantined(self) -> list[tuple[str, str]]:
         """(name, reason) of every segment in quarantine."""

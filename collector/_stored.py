@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -54,10 +54,22 @@ class TraceState:
 
 @dataclass(slots=True)
 class Stored:
-    """Records read back, by key."""
+    """Rows read back and the texts they refer to. Made into records when the file is let go."""
 
-    spans: dict[tuple[str, str], SpanRecord] = field(default_factory=dict)
-    logs: dict[int, LogRecord] = field(default_factory=dict)
+    span_rows: pa.Table
+    log_rows: pa.Table
+    texts: pa.Table
+
+    def records(self) -> tuple[dict[tuple[str, str], SpanRecord], dict[int, LogRecord]]:
+        """Spans by (trace_id, span_id), logs by key."""
+        texts = dict(zip(*(column.to_pylist() for column in self.texts.columns), strict=True))
+        resources: dict[str, dict[str, Any]] = {}
+        spans = {
+            (row["trace_id"], row["span_id"]): span_from_row(row, texts, resources)
+            for row in self.span_rows.to_pylist()
+        }
+        logs = {row["log_key"]: log_from_row(row, texts, resources) for row in self.log_rows.to_pylist()}
+        return spans, logs
 
 
 class registered:  # noqa: N801  reads as a word of a `with` statement
@@ -107,107 +119,65 @@ def load(
     `spans` are (trace_id, span_id, first, last): first and last bound the start time in which to look.
     `logs` are (log_key, time_ns).
     """
-    stored = Stored()
-    texts = _Texts(con)
-    _load_spans(con, whole, spans, stored, texts)
-    _load_logs(con, whole, logs, stored, texts)
-    return stored
+    span_parts, log_parts = [_no_rows(SPAN_COLUMNS)], [_no_rows(LOG_COLUMNS)]
+    with registered(con, wanted_traces=ids_table(state.trace_id for state in whole)):
+        of_trace = "trace_id IN (SELECT trace_id FROM wanted_traces)"
+        times = [(s.first_start_ns, s.last_start_ns or 0) for s in whole if s.first_start_ns is not None]
+        span_parts += _rows(con, "span_rows", SPAN_COLUMNS, "start_ns", times, of_trace)
+        times = [(s.first_log_ns, s.last_log_ns or 0) for s in whole if s.first_log_ns is not None]
+        log_parts += _rows(con, "log_rows", LOG_COLUMNS, "time_ns", times, of_trace)
+    if spans:
+        traces, ids, firsts, lasts = zip(*spans, strict=True)
+        keys = {"trace_id": pa.array(traces, type=pa.string()), "span_id": pa.array(ids, type=pa.string())}
+        with registered(con, wanted_spans=pa.table(keys)):
+            wanted = "(trace_id, span_id) IN (SELECT (trace_id, span_id) FROM wanted_spans)"
+            times = list(zip(firsts, lasts, strict=True))
+            span_parts += _rows(con, "span_rows", SPAN_COLUMNS, "start_ns", times, wanted)
+    if logs:
+        keys = {"log_key": pa.array([key for key, _ in logs], type=pa.int64())}
+        with registered(con, wanted_logs=pa.table(keys)):
+            wanted = "log_key IN (SELECT log_key FROM wanted_logs)"
+            times = [(time, time) for _, time in logs]
+            log_parts += _rows(con, "log_rows", LOG_COLUMNS, "time_ns", times, wanted)
+    stored_spans, stored_logs = pa.concat_tables(span_parts), pa.concat_tables(log_parts)
+    return Stored(stored_spans, stored_logs, _texts(con, [stored_spans, stored_logs]))
 
 
-def _load_spans(
+def _no_rows(columns: Mapping[str, pa.DataType]) -> pa.Table:
+    return pa.schema(list(columns.items())).empty_table()
+
+
+def _rows(
     con: DuckDBPyConnection,
-    whole: list[TraceState],
-    keys: list[tuple[str, str, int, int]],
-    stored: Stored,
-    texts: _Texts,
-) -> None:
-    names = ", ".join(SPAN_COLUMNS)
-    rows: list[dict[str, Any]] = []
-    begins = [state.first_start_ns for state in whole if state.first_start_ns is not None]
-    if begins:
-        with registered(con, wanted_traces=ids_table(state.trace_id for state in whole)):
-            rows += _fetch(
-                con,
-                f"SELECT {names} FROM span_rows WHERE start_ns BETWEEN ? AND ?"  # noqa: S608
-                " AND trace_id IN (SELECT trace_id FROM wanted_traces)",
-                [min(begins), max(state.last_start_ns or 0 for state in whole)],
-            )
-    if keys:
-        wanted = pa.table(
-            {
-                "trace_id": pa.array([key[0] for key in keys], type=pa.string()),
-                "span_id": pa.array([key[1] for key in keys], type=pa.string()),
-            }
-        )
-        with registered(con, wanted_spans=wanted):
-            rows += _fetch(
-                con,
-                f"SELECT {names} FROM span_rows WHERE start_ns BETWEEN ? AND ?"  # noqa: S608
-                " AND (trace_id, span_id) IN (SELECT (trace_id, span_id) FROM wanted_spans)",
-                [min(key[2] for key in keys), max(key[3] for key in keys)],
-            )
-    texts.fetch(key for row in rows for name in ("attribute_parts", "event_parts") for key in row[name] or ())
-    resources: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        stored.spans[row["trace_id"], row["span_id"]] = span_from_row(row, texts.known, resources)
+    table: str,
+    columns: Mapping[str, pa.DataType],
+    time: str,
+    times: list[tuple[int, int]],
+    condition: str,
+) -> list[pa.Table]:
+    """The rows of a table that meet a condition, among those with a time in the stretch that `times` span."""
+    if not times:
+        return []
+    first, last = min(first for first, _ in times), max(last for _, last in times)
+    found: pa.Table = con.sql(
+        f"SELECT {', '.join(columns)} FROM {table} WHERE {time} BETWEEN {first} AND {last} AND {condition}"  # noqa: S608
+    ).to_arrow_table()
+    return [found.cast(pa.schema(list(columns.items())))]
 
 
-def _load_logs(
-    con: DuckDBPyConnection,
-    whole: list[TraceState],
-    keys: list[tuple[int, int]],
-    stored: Stored,
-    texts: _Texts,
-) -> None:
-    names = ", ".join(LOG_COLUMNS)
-    rows: list[dict[str, Any]] = []
-    begins = [state.first_log_ns for state in whole if state.first_log_ns is not None]
-    if begins:
-        with registered(con, wanted_traces=ids_table(state.trace_id for state in whole)):
-            rows += _fetch(
-                con,
-                f"SELECT {names} FROM log_rows WHERE time_ns BETWEEN ? AND ?"  # noqa: S608
-                " AND trace_id IN (SELECT trace_id FROM wanted_traces)",
-                [min(begins), max(state.last_log_ns or 0 for state in whole)],
-            )
-    if keys:
-        with registered(
-            con, wanted_logs=pa.table({"log_key": pa.array([key for key, _ in keys], type=pa.int64())})
-        ):
-            rows += _fetch(
-                con,
-                f"SELECT {names} FROM log_rows WHERE time_ns BETWEEN ? AND ?"  # noqa: S608
-                " AND log_key IN (SELECT log_key FROM wanted_logs)",
-                [min(time for _, time in keys), max(time for _, time in keys)],
-            )
-    texts.fetch(key for row in rows for name in ("attribute_parts", "body_parts") for key in row[name] or ())
-    resources: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        stored.logs[row["log_key"]] = log_from_row(row, texts.known, resources)
-
-
-class _Texts:
-    """Texts of `contents`, fetched once."""
-
-    def __init__(self, con: DuckDBPyConnection) -> None:
-        self._con = con
-        self.known: dict[int, str] = {}
-
-    def fetch(self, keys: Iterable[int]) -> None:
-        missing = sorted(set(keys) - self.known.keys())
-        if not missing:
-            return
-        with registered(self._con, wanted_texts=pa.table({"hash": pa.array(missing, type=pa.int64())})):
-            # By row number: then only the wanted texts are decompressed (400 of 900,000: 5 ms instead of 16).
-            found = self._con.execute(
-                "SELECT hash, text FROM contents WHERE rowid IN"
-                " (SELECT rowid FROM contents WHERE hash IN (SELECT hash FROM wanted_texts))"
-            ).fetchall()
-        self.known.update(found)
-
-
-def _fetch(con: DuckDBPyConnection, query: str, parameters: list[Any]) -> list[dict[str, Any]]:
-    cursor = con.execute(query, parameters)
-    assert cursor.description is not None
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+def _texts(con: DuckDBPyConnection, tables: list[pa.Table]) -> pa.Table:
+    """hash and text of everything that rows refer to."""
+    keys: set[int] = set()
+    for table in tables:
+        for name in table.column_names:
+            if name.endswith("_parts"):
+                for chunk in table.column(name).chunks:
+                    keys.update(chunk.flatten().to_pylist())
+    if not keys:
+        return _no_rows({"hash": pa.int64(), "text": pa.string()})
+    with registered(con, wanted_texts=pa.table({"hash": pa.array(sorted(keys), type=pa.int64())})):
+        # By row number: then only the wanted texts are decompressed (400 of 900,000: 5 ms instead of 16).
+        return con.sql(
+            "SELECT hash, text FROM contents WHERE rowid IN"
+            " (SELECT rowid FROM contents WHERE hash IN (SELECT hash FROM wanted_texts))"
+        ).to_arrow_table()
