@@ -23,6 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyarrow import ArrowException
+
 from ..guard import FINGERPRINT_VERSION, SpoolError, StoreError
 from ._batch import Batch, Decoders, Feed, newer
 from ._contents import Contents, Packer, clean_text
@@ -58,6 +60,7 @@ _COST_SHARE = 10  # a large trace is derived again after ten times what it cost 
 _SMALL_BYTES = 128 << 10  # a batch that is stored in one hold, if
 _SMALL_SPANS = 500  # its traces have no more spans than these in the database
 _QUIET_TRIES = 3  # rounds lost to other folds before the file is held for a whole round
+_MOST_TRIES = 20
 
 
 @dataclass(slots=True)
@@ -245,6 +248,8 @@ class _Fold:
                     return self._attempt(batch, taken)
                 except _Retry:
                     tries += 1
+                    if tries > _MOST_TRIES:
+                        raise StoreError(f"{self.store.path} is written by others all the time.") from None
                 except KeysTaken as found:
                     taken.update(found.stored)
 
@@ -255,8 +260,11 @@ class _Fold:
         contents.reserve(taken)
         packer, resources = Packer(contents), Resources()
         # Packed before anything is derived: packing puts right in the records what cannot be stored.
-        span_rows = {key: span_row(span, packer, resources) for key, span in batch.spans.items()}
-        log_rows = {key: log_row(log, key, packer, resources) for key, log in batch.logs.items()}
+        try:
+            span_rows = {key: span_row(span, packer, resources) for key, span in batch.spans.items()}
+            log_rows = {key: log_row(log, key, packer, resources) for key, log in batch.logs.items()}
+        except Exception as error:
+            raise _Refused(_named(error)) from error
 
         with ExitStack() as hold:
             con = hold.enter_context(self.store.lease())
@@ -283,10 +291,12 @@ class _Fold:
                 waiting = {name for name in done if (self.spool.path / name).exists()}
                 try:
                     calls, requests = write_changes(con, changes, waiting)
-                except (duckdb.IOException, duckdb.OutOfMemoryException):
-                    raise
-                except duckdb.Error as error:
-                    raise _Refused(f"{type(error).__name__}: {_first_line(error)}") from error
+                except duckdb.TransactionException as error:  # somebody of this process wrote without `write`
+                    raise _Retry from error
+                except (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException) as error:
+                    raise _Refused(_named(error)) from error
+                except (ArrowException, ValueError, TypeError) as error:
+                    raise _Refused(_named(error)) from error
                 grow(con, "fold_serial")
         self.result.spans += len(changes.spans)
         self.result.logs += len(changes.logs)
@@ -368,7 +378,7 @@ class _Fold:
                 requests[request.span_id] = request_row(request, changes.contents)
         except Exception as error:  # noqa: BLE001  the records are stored whatever the derivation makes of them
             calls, requests = {}, {}
-            state.derive_error = clean_text(f"{type(error).__name__}: {_first_line(error)}")[:500]
+            state.derive_error = clean_text(_named(error))[:500]
         if len(spans) > LARGE_TRACE:
             self.pace.took(trace_id, time.perf_counter() - started)
         self.pace.waiting.discard(trace_id)
@@ -480,6 +490,10 @@ def _least(values: list[int | None]) -> int | None:
 
 def _most(values: list[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:

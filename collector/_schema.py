@@ -11,7 +11,15 @@ from ..guard import StoreVersionError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MIGRATIONS", "SCHEMA_VERSION", "create_schema", "schema_version", "sql_text", "upgrade_schema"]
+__all__ = [
+    "MIGRATIONS",
+    "SCHEMA_VERSION",
+    "create_schema",
+    "refuse_newer",
+    "schema_version",
+    "sql_text",
+    "upgrade_schema",
+]
 
 SCHEMA_VERSION = 1
 
@@ -62,6 +70,17 @@ def schema_version(con: DuckDBPyConnection, path: str) -> int | None:
     )
 
 
+def refuse_newer(found: int | None, path: str, *, supported: int = SCHEMA_VERSION) -> None:
+    """Raise StoreVersionError if `found` is a later version than the supported one."""
+    if found is not None and found > supported:
+        raise StoreVersionError(
+            f"{path} was written by a newer Loopscope (schema version {found}; this one reads up to"
+            f" {supported}). Upgrade with: pip install -U loopscope",
+            found=found,
+            supported=supported,
+        )
+
+
 def upgrade_schema(
     con: DuckDBPyConnection,
     path: str,
@@ -77,13 +96,7 @@ def upgrade_schema(
     Raises:
         StoreVersionError: the database is newer than this Loopscope, or too old for it.
     """
-    if found > target:
-        raise StoreVersionError(
-            f"{path} was written by a newer Loopscope (schema version {found}; this one reads up to"
-            f" {target}). Upgrade with: pip install -U loopscope",
-            found=found,
-            supported=target,
-        )
+    refuse_newer(found, path, supported=target)
     if found == target:
         return
     missing = [step for step in range(found, target) if step not in migrations]

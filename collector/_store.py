@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import StoreError
 from ._lease import OpenInProcessError, Turnstile, connect, turnstile
-from ._schema import create_schema, schema_version, upgrade_schema
+from ._schema import create_schema, refuse_newer, schema_version, upgrade_schema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -125,7 +125,7 @@ class Store:
             # A file of somebody else's is looked at read-only: opening it to write could already change it.
             # Where code of this process has it open to write, that has happened.
             with suppress(OpenInProcessError), connect(path, deadline, read_only=True) as looker:
-                schema_version(looker, path)
+                refuse_newer(schema_version(looker, path), path)
         connection = connect(path, deadline)
         try:
             found = schema_version(connection, path)

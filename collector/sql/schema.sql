@@ -1,5 +1,5 @@
 -- The tables of a Loopscope database. `views.sql` gives the public views over them; docs/store.md
--- describes both. A change here is a new schema version and needs a migration in sql/migrations/.
+-- describes both. A change here is a new schema version and needs a migration (see _schema.py).
 --
 -- There is no index on the big tables: a VARCHAR key over 5 M rows makes a fold of 500 rows hold
 -- the file for 330-640 ms; deleting by key inside the batch's time range needs 25-45 ms.

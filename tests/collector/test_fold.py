@@ -24,10 +24,10 @@ from store_tools import (
     trace_id,
 )
 
-from loopscope.collector import Derived, SpanEvent, SpanLink, Spool, Store, _contents, _fold
+from loopscope.collector import Derived, SpanEvent, SpanLink, Spool, Store, _contents, _fold, decode_traces
 from loopscope.collector import fold as real_fold
 from loopscope.collector._fold import Pace
-from loopscope.guard import StoreBusyError, StoreError
+from loopscope.guard import SpoolError, StoreBusyError, StoreError
 
 
 def fold(store, spool=None, **options):
@@ -556,6 +556,70 @@ def test_a_segment_the_database_does_not_take_is_found_and_put_aside(store, spoo
     result = fold(store)
     assert (result.segments, result.quarantined, count(store, "span_rows")) == (4, 1, 4)
     assert "cannot convert this" in spool.quarantined()[0][1]
+
+
+def test_a_record_that_cannot_be_packed_is_put_aside_too(store, spool):
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    def decode(data):
+        spans = decode_traces(data)
+        if spans[0].span_id == span_id(2):
+            spans[0].attributes["deep"] = deep
+        if spans[0].span_id == span_id(3):
+            spans[0].attributes["object"] = object()
+        return spans
+
+    for n in range(1, 5):
+        spool.write([("traces", spans_payload(call(n)))])
+    result = fold(store, decode_traces=decode)
+    assert (result.segments, result.quarantined) == (2, 2)
+    assert rows(store, "SELECT span_id FROM spans ORDER BY 1") == [(span_id(1),), (span_id(4),)]
+    assert sorted(reason.split(":")[0] for _, reason in spool.quarantined()) == [
+        "RecursionError",
+        "TypeError",
+    ]
+
+
+def test_an_error_of_our_own_puts_nothing_aside(store, spool, monkeypatch):
+    spool.write([("traces", spans_payload(call(1)))])
+
+    def wrong(con, changes, waiting):
+        con.execute("SELECT no_such_column FROM span_rows")
+
+    monkeypatch.setattr(_fold, "write_changes", wrong)
+    with pytest.raises(StoreError, match="no_such_column"):
+        fold(store)
+    assert len(spool.pending()) == 1
+    assert spool.quarantined() == []
+
+
+def test_a_conflict_with_another_writer_of_this_process_is_tried_again(store, spool, monkeypatch):
+    spool.write([("traces", spans_payload(call(1)))])
+    real = _fold.write_changes
+    failures = iter([duckdb.TransactionException("conflict")] * 2)
+
+    def unlucky(con, changes, waiting):
+        for failure in failures:
+            raise failure
+        return real(con, changes, waiting)
+
+    monkeypatch.setattr(_fold, "write_changes", unlucky)
+    assert fold(store).spans == 1
+
+
+def test_a_file_that_cannot_be_read_for_now_is_not_put_aside(store, spool, monkeypatch):
+    spool.write([("traces", spans_payload(call(1)))])
+
+    def fail(path):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(spool, "read", fail)
+    with pytest.raises(SpoolError, match="Too many open files"):
+        fold(store, spool)
+    assert len(spool.pending()) == 1
+    assert spool.quarantined() == []
 
 
 def test_a_full_disk_leaves_everything_in_the_spool(store, spool, monkeypatch):

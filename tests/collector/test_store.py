@@ -349,6 +349,38 @@ def test_a_child_forked_inside_a_lease_has_no_part_in_the_file(path):
     assert found == [("child",), ("parent",), ("parent too",)]
 
 
+def test_a_fork_waits_for_leases_of_other_threads(path):
+    code = f"""
+        import os, threading
+        from loopscope.collector import Store, _lease
+        _lease._FORK_WAIT = 60  # a slow machine may need it
+        store = Store({str(path)!r})
+        inside, forked = threading.Event(), []
+
+        def work():
+            with store.write() as con:
+                inside.set()
+                con.execute("SELECT count(*) FROM range(3_000_000) a, range(20) b").fetchall()
+                con.execute("INSERT INTO labels VALUES ('thread', 'v', NULL, TIMESTAMP '2026-01-01')")
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        inside.wait()
+        if os.fork() == 0:
+            with store.write() as con:
+                con.execute("INSERT INTO labels VALUES ('child', 'v', NULL, TIMESTAMP '2026-01-01')")
+            os._exit(0)
+        thread.join()
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+        with store.write() as con:
+            con.execute("INSERT INTO labels VALUES ('parent', 'v', NULL, TIMESTAMP '2026-01-01')")
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+    with Store(path).lease() as con:
+        found = con.execute("SELECT key FROM labels ORDER BY key").fetchall()
+    assert found == [("child",), ("parent",), ("thread",)]
+
+
 def test_a_writer_that_is_killed_loses_only_what_was_not_committed(path):
     code = f"""
         import os, signal
