@@ -171,7 +171,7 @@ def visit(browser) -> Iterator[Callable[..., Visit]]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(60_000)  # a shared machine may be slow; nothing waits longer than it must
         tab = Visit(page, server.url)
         tabs.append(tab)
 

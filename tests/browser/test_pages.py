@@ -14,6 +14,7 @@ from loopscope.sample_traces import files
 from .hostile import MARKS, write_hostile_trace
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+expect.set_options(timeout=30_000)
 pytestmark = pytest.mark.browser
 
 PAGES = ("Overview", "Incidents", "Tuning", "Errors", "Requests", "Import & health")
@@ -242,4 +243,4 @@ def test_new_spans_appear_without_a_reload(empty_server, serve, visit, tmp_path)
     )
     with urllib.request.urlopen(request) as answer:
         assert answer.status == 200
-    expect(tab.figure("Tool calls")).to_have_text("12", timeout=15_000)
+    expect(tab.figure("Tool calls")).to_have_text("12")
