@@ -15,7 +15,7 @@ from importlib.metadata import version as distribution_version
 import typer
 
 from ..guard import LoopscopeError
-from . import _analysis, _demo, _doctor, _import, _query, _report, _serve
+from . import _analysis, _demo, _doctor, _import, _policy, _query, _report, _serve
 from ._output import one_line, print_error
 
 __all__ = ["app", "main"]
@@ -39,6 +39,7 @@ app.command("errors")(_analysis.errors)
 app.command("report")(_report.report)
 app.command("query")(_query.query)
 app.command("doctor")(_doctor.doctor)
+app.add_typer(_policy.commands, name="policy")
 
 
 def _print_version(wanted: bool) -> None:

@@ -39,12 +39,16 @@ def render() -> str:
     command = typer.main.get_command(app)
     runner = CliRunner()
     parts = [INTRO]
-    for name in ("", *command.commands):  # type: ignore[attr-defined]
-        args = [name, "--help"] if name else ["--help"]
+    names = [[]]
+    for name, one in command.commands.items():  # type: ignore[attr-defined]
+        names.append([name])
+        names.extend([name, sub] for sub in getattr(one, "commands", {}))
+    for path in names:
+        args = [*path, "--help"]
         result = runner.invoke(app, args, terminal_width=100, prog_name="loopscope")
         if result.exit_code != 0:
             raise SystemExit(f"loopscope {' '.join(args)} failed: {result.output}")
-        heading = f"loopscope {name}".strip()
+        heading = " ".join(["loopscope", *path])
         body = "\n".join(line.rstrip() for line in result.output.strip().splitlines())
         parts.append(f"## {heading}\n\n```text\n{body}\n```\n")
     return "\n".join(parts)

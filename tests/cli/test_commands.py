@@ -200,3 +200,22 @@ def test_a_closed_pipe_is_no_error(shell, samples_db):
     )
     assert done.stdout == "range\n"
     assert done.stderr == ""
+
+
+def test_policy_init_show_and_diff(run, tmp_path):
+    file, other = tmp_path / "policy.toml", tmp_path / "other.toml"
+    assert run("policy", "init", file).code == 0
+    assert "default policy" in run("policy", "show", file).out
+    again = run("policy", "init", file)
+    assert again.code == 2
+    assert "--force" in again.err
+    other.write_text(file.read_text().replace("nudge_threshold = 3", "nudge_threshold = 4"))
+    assert "say the same" in run("policy", "diff", file, file).out
+    changes = run("policy", "diff", file, other).out
+    assert "3" in changes
+    assert "4" in changes
+    other.write_text("version = 1\nnudge_treshold = 4\n")
+    wrong = run("policy", "show", other)
+    assert wrong.code == 2
+    assert "nudge_threshold" in wrong.err
+    assert len(wrong.err.strip().splitlines()) == 1
