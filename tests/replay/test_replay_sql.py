@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import corpus
+from shared_corpus import corpus
 from replay_rows import SECOND, START, call, database
 
 from loopscope.collector import Store, ToolCall, import_paths
