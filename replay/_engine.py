@@ -31,6 +31,8 @@ __all__ = [
     "verdict_changes",
 ]
 
+_FEW_RUNS = 1_000  # naming more of them takes longer than judging all
+
 ACTIONS = ("allow", "nudge", "block", "not_counted", "after_block")
 OUTCOMES = ("unknown", "success", "schema_error", "general_tool_error")
 
@@ -214,7 +216,8 @@ def _verdicts(
 ) -> pa.Table:
     """run, seq, count, action, judged, exact (numbers) of the calls under the filter, in order."""
     where, params = fact_filter(filters, facts, store)
-    judging = Judging(facts, store, policy, params.get("f_runs"))
+    runs = params.get("f_runs")
+    judging = Judging(facts, store, policy, runs if runs is not None and len(runs) <= _FEW_RUNS else None)
     return judging.arrow("call_verdicts", params, where)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..guard import GuardPolicy
-from ._coverage import coverage
+from ._coverage import covered
 from ._engine import OUTCOMES, Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
@@ -85,7 +85,7 @@ def error_breakdown(
             NotCountedReason(row["reason"], row["calls"], _EXPLANATIONS[row["reason"]])
             for row in ask("not_counted", counts_errors="general_tool_error" in policy.counted_outcomes)
         ),
-        coverage=coverage(con, filters),
+        coverage=covered(facts, con, filters),
     )
 
 

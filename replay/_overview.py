@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ._coverage import coverage, runs_without_calls
+from ._coverage import covered, request_counts, runs_without_calls
 from ._engine import Judging
 from ._facts import Facts, facts_of
-from ._filters import ALL, Filters, fact_filter, request_filter
+from ._filters import ALL, Filters, fact_filter
 from ._incidents import Found, mark, touching
-from ._sql import filtered, rows
 from ._text import duration, name_of, plural
 from ._time import bucket_width
 from ._types import Coverage, Figures, Incident, IncidentKind, NamedCount, Overview, TimeBucket
@@ -49,7 +48,7 @@ def overview(
         origin, width = bucket_width(first, last, buckets)
         found = judging.arrow("time_buckets", {**params, "origin": origin, "width": width}, where)
         over_time = tuple(TimeBucket(origin + row.pop("bucket") * width, **row) for row in found.to_pylist())
-    covered = coverage(con, filters)
+    seen = covered(facts, con, filters)
     newest = sorted(incidents, key=lambda one: (-one.incident.last_ns, one.incident.key))[:_SHOWN]
 
     def named(by: str) -> tuple[NamedCount, ...]:
@@ -57,7 +56,7 @@ def overview(
         return tuple(NamedCount(facts.names[by][row.pop("name")], **row) for row in found)
 
     return Overview(
-        sentence=_sentence(figures, incidents, covered),
+        sentence=_sentence(figures, incidents, seen),
         figures=figures,
         previous=previous,
         bucket_ns=width,
@@ -66,7 +65,7 @@ def overview(
         agents=named("agent"),
         incidents=tuple(mark(facts, con, newest, policy)),
         incidents_total=len(incidents),
-        coverage=covered,
+        coverage=seen,
     )
 
 
@@ -80,8 +79,7 @@ def _figures(
     """(figures, first and last start of a call)."""
     where, params = fact_filter(filters, facts, con)
     calls: dict[str, Any] = judging.arrow("figures", params, where).to_pylist()[0]
-    condition, params = request_filter(filters)
-    requests = rows(con, filtered("request_counts", condition), params)
+    requests = request_counts(facts, con, filters)
     figures = Figures(
         runs=calls["runs"] + runs_without_calls(con, facts, filters),
         calls=calls["calls"],
@@ -97,16 +95,16 @@ def _loops(incidents: list[Found]) -> list[Incident]:
     return [one.incident for one in incidents if one.incident.kind is not IncidentKind.TWINS]
 
 
-def _sentence(figures: Figures, incidents: list[Found], covered: Coverage) -> str:
+def _sentence(figures: Figures, incidents: list[Found], seen: Coverage) -> str:
     if not figures.calls:
-        if covered.calls_not_ended:
-            return f"No call has finished yet; {plural(covered.calls_not_ended, 'call')} still open."
+        if seen.calls_not_ended:
+            return f"No call has finished yet; {plural(seen.calls_not_ended, 'call')} still open."
         return "No tool calls here yet."
-    blind = max(covered.calls_without_arguments, covered.calls_without_result)
-    if blind == covered.calls:
+    blind = max(seen.calls_without_arguments, seen.calls_without_result)
+    if blind == seen.calls:
         return f"None of {plural(figures.calls, 'call')} could be judged: the recordings hold no content."
     loops = _loops(incidents)
-    part = f", of {covered.calls - blind:,} calls with recorded content" if blind else ""
+    part = f", of {seen.calls - blind:,} calls with recorded content" if blind else ""
     if not loops:
         return f"None of {plural(figures.runs, 'run')} went in circles{part}."
     worst = loops[0]

@@ -69,6 +69,7 @@ _UNITS = ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "min"), (60, 1, "min", "s"
 
 def duration(ns: int) -> str:
     """A duration for people: "850 ms", "12.5 s", "4 min 10 s", "2 h 5 min", "3 d 4 h"."""
+    ns = max(ns, 0)
     seconds = ns / 1e9
     if seconds < 0.001:
         return f"{ns / 1e3:.0f} µs" if ns else "0 s"

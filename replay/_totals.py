@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ._coverage import coverage, runs_without_calls
+from ._coverage import covered, runs_without_calls
 from ._engine import OUTCOMES, Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._incidents import find_incidents
+from ._sql import filtered, rows
 from ._types import SCHEMA_VERSION, Coverage, Incident, Totals
 
 if TYPE_CHECKING:
@@ -53,17 +54,16 @@ def replay(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
     """What `policy` would have done: totals, parts of them, incidents with its nudge and block."""
     facts = facts_of(con)
     judging = Judging(facts, con, policy)
-    where, params = fact_filter(filters, facts, con)
 
     def parts(by: str, names: Sequence[str | None], extra: str = "") -> dict[str, Totals]:
-        answer = judging.arrow("totals", {**params, "by": by}, where + extra).to_pylist()
-        return {names[row["label"]] or "unknown": _totals(row)[0] for row in answer}
+        found = _by(con, facts, judging, filters, by, extra)
+        return {names[label] or "unknown": pair[0] for label, pair in found.items()}
 
     everything, exact = _all(con, facts, judging, filters)
     return ReplayResult(
         policy=policy,
         filters=filters,
-        coverage=coverage(con, filters),
+        coverage=covered(facts, con, filters),
         totals=everything,
         exact=exact,
         by_tool=parts("tool", facts.tools),
@@ -84,11 +84,39 @@ def totals(
 def _all(
     con: duckdb.DuckDBPyConnection, facts: Facts, judging: Judging, filters: Filters
 ) -> tuple[Totals, Totals]:
-    where, params = fact_filter(filters, facts, con)
-    answer = judging.arrow("totals", {**params, "by": "all"}, where).to_pylist()
-    everything, exact = _totals(answer[0]) if answer else (Totals(), Totals())
+    everything, exact = _by(con, facts, judging, filters, "all").get(0, (Totals(), Totals()))
     quiet = runs_without_calls(con, facts, filters)
     return replace(everything, runs=everything.runs + quiet), replace(exact, runs=exact.runs + quiet)
+
+
+def _by(
+    con: duckdb.DuckDBPyConnection,
+    facts: Facts,
+    judging: Judging,
+    filters: Filters,
+    by: str,
+    extra: str = "",
+) -> dict[int, tuple[Totals, Totals]]:
+    """(everything, exact) per label. Only runs in which something happens need judging."""
+    where, params = fact_filter(filters, facts, con)
+    where += extra
+    statement = filtered("base", where)
+    base = facts.remember(
+        ("base", filters, by), lambda: rows(facts.cursor(), statement, {**params, "by": by})
+    )
+    touched = {row["label"]: row for row in judging.arrow("totals", {**params, "by": by}, where).to_pylist()}
+    found: dict[int, tuple[Totals, Totals]] = {}
+    for row in base:
+        runs, calls = row["runs"], row["calls"]
+        everything = exact = Totals(runs=runs, calls=calls)
+        if row["label"] in touched:
+            inside = touched[row["label"]]
+            everything, exact = _totals(inside)
+            left = runs - inside["runs"], calls - inside["calls"]
+            everything = replace(everything, runs=runs, calls=calls)
+            exact = replace(exact, runs=exact.runs + left[0], calls=exact.calls + left[1])
+        found[row["label"]] = everything, exact
+    return found
 
 
 def _totals(row: Mapping[str, Any]) -> tuple[Totals, Totals]:

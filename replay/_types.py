@@ -154,8 +154,8 @@ class Incident:
 
     @property
     def duration_ns(self) -> int:
-        """From the start of the first call to the end of the last."""
-        return self.last_ns - self.first_ns
+        """From the start of the first call to the end of the last; 0 where clocks ran backwards."""
+        return max(0, self.last_ns - self.first_ns)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict."""

@@ -4,7 +4,7 @@
 -- its calls. The end looks at most 1,000 calls ahead: a run of 100,000 calls with thousands of
 -- incidents would else be compared with itself.
 WITH mine AS (
-    SELECT m.incident, m.number, m.by_tool, c.*
+    SELECT m.incident, m.number, m.by_tool, c.*, greatest(c.end_ns - c.start_ns, 0) AS took
     FROM members AS m
     JOIN calls AS c ON c.run = m.run AND c.seq = m.seq
 ),
@@ -19,7 +19,7 @@ stretches AS (
         max(seq) AS last_seq,
         min(start_ns) AS first_ns,
         max(end_ns) AS last_ns,
-        CAST(sum(end_ns - start_ns) AS BIGINT) AS tool_ns,
+        CAST(coalesce(CASE WHEN sum(took) < 9e18 THEN sum(took) END, 0) AS BIGINT) AS tool_ns,
         array_agg(tool ORDER BY number) AS tools,
         max(CASE WHEN number = 1 THEN agent END) AS agent,
         max(CASE WHEN number = 1 THEN service END) AS service,

@@ -3,9 +3,9 @@
 SELECT
     s.incident,
     count(q.run_id) AS requests,
-    CAST(sum(q.input_tokens) AS BIGINT) AS input_tokens,
-    CAST(sum(q.output_tokens) AS BIGINT) AS output_tokens,
-    sum(q.cost) AS cost
+    CAST(CASE WHEN sum(q.input_tokens) < 9e18 THEN sum(q.input_tokens) END AS BIGINT) AS input_tokens,
+    CAST(CASE WHEN sum(q.output_tokens) < 9e18 THEN sum(q.output_tokens) END AS BIGINT) AS output_tokens,
+    sum(CASE WHEN abs(q.cost) < 1e15 THEN q.cost END) AS cost
 FROM stretches AS s
 JOIN llm_request_rows AS q ON q.run_id = s.run_id AND q.start_ns >= s.first_ns AND q.start_ns < s.last_ns
 GROUP BY s.incident

@@ -10,12 +10,12 @@ SELECT
     min(session_id) AS session_id,
     min(service_name) AS service_name,
     coalesce(array_agg(DISTINCT trace_id ORDER BY trace_id), []) AS trace_ids,
-    coalesce(array_agg(DISTINCT agent_name ORDER BY agent_name) FILTER (agent_name IS NOT NULL), []) AS agents,
-    coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (model IS NOT NULL), []) AS models,
+    coalesce(array_agg(DISTINCT agent_name ORDER BY agent_name) FILTER (WHERE agent_name IS NOT NULL), []) AS agents,
+    coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model IS NOT NULL), []) AS models,
     coalesce(array_agg(DISTINCT dialect ORDER BY dialect), []) AS dialects,
-    CAST(sum(input_tokens) AS BIGINT) AS input_tokens,
-    CAST(sum(output_tokens) AS BIGINT) AS output_tokens,
-    sum(cost) AS cost,
+    CAST(CASE WHEN sum(input_tokens) < 9e18 THEN sum(input_tokens) END AS BIGINT) AS input_tokens,
+    CAST(CASE WHEN sum(output_tokens) < 9e18 THEN sum(output_tokens) END AS BIGINT) AS output_tokens,
+    sum(CASE WHEN abs(cost) < 1e15 THEN cost END) AS cost,
     count(recorded_verdict) > 0 AS guarded
 FROM (
     SELECT

@@ -3,5 +3,6 @@
 SELECT
     (SELECT path FROM duckdb_databases() WHERE database_name = current_database()) AS path,
     (SELECT max(value) FROM meta WHERE key = 'version') AS version,
-    count(*), min(start_ns), max(start_ns), max(end_ns), min(trace_id)
+    (SELECT trace_id FROM tool_call_rows LIMIT 1) AS some_trace,
+    count(*), min(start_ns), max(start_ns), max(end_ns)
 FROM tool_call_rows

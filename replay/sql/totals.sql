@@ -1,4 +1,5 @@
--- Totals of the verdicts per label, everything and the exact part. $by names the label.
+-- Totals per label, everything and the exact part, of the runs in which anything happens (the others
+-- hold allowed and uncounted calls only; sql/base.sql counts them). $by names the label.
 SELECT
     label,
     count(*) AS runs,
@@ -40,7 +41,7 @@ FROM (
             *,
             CASE $by WHEN 'tool' THEN tool WHEN 'outcome' THEN outcome WHEN 'kind' THEN kind ELSE 0 END AS label
         FROM verdicts
-        WHERE TRUE /* filter */
+        WHERE touched AND TRUE /* filter */
     ) AS labelled
     GROUP BY label, run
 ) AS per_run

@@ -1,7 +1,8 @@
 -- Verdicts over a table `calls` (sql/calls.sql), to be followed by a statement that reads `verdicts`.
 --
---   action  0 allow, 1 nudge, 2 block, 3 not counted, 4 after a block
---   exact   the recorded agent had seen every intervention before this call
+--   action   0 allow, 1 nudge, 2 block, 3 not counted, 4 after a block
+--   exact    the recorded agent had seen every intervention before this call
+--   touched  something happens in its run
 --
 -- Parameters: $tools, $nudges, $blocks, $exempt: one entry per tool; NULL threshold: off.
 WITH thresholds AS (
@@ -70,6 +71,7 @@ verdicts AS (
             ELSE 0
         END AS action,
         t.exempt,
+        x.run IS NOT NULL AS touched,
         x.departed_at IS NULL OR c.seq <= x.departed_at AS exact
     FROM calls AS c
     JOIN thresholds AS t ON t.tool = c.tool

@@ -180,7 +180,7 @@ def policies(draw: st.DrawFn) -> GuardPolicy:
 
 
 many = settings(
-    max_examples=int(os.environ.get("LOOPSCOPE_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("LOOPSCOPE_EXAMPLES", "25")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -186,6 +186,13 @@ def test_equal_calls_of_one_response_are_twins() -> None:
     assert found([call(turn=None), call(turn=None)]) == []
 
 
+def test_the_same_answer_once_more_is_no_other_answer() -> None:
+    (twins,) = [one for one in found([call(turn=1), call(turn=1), call(turn=2)]) if one.kind == "twins"]
+    assert (twins.calls, twins.ending) == (2, "run_ended")
+    (changed,) = found([call(turn=1), call(turn=1), call(turn=2, result="x")])
+    assert changed.ending == "another_result"
+
+
 # Same error
 
 
@@ -235,6 +242,16 @@ def test_costs() -> None:
         START,
         20 * SECOND + SECOND // 2,
     )
+
+
+def test_figures_of_a_hostile_trace_are_no_trouble() -> None:
+    calls = [call(at=n, end_ns=2**63 - 1) for n in range(3)]
+    calls[2].start_ns = 0
+    huge = {"input_tokens": 2**63 - 1, "cost": float("nan")}
+    (loop,) = found(calls, requests=[request(at=n, **huge) for n in (1.5, 2.5)])
+    assert (loop.tool_ns, loop.input_tokens, loop.cost) == (0, None, None)  # beyond what can be
+    (back,) = found([call(at=n, end_ns=START - SECOND) for n in range(3)])
+    assert back.tool_ns == 0
 
 
 def test_costs_that_nobody_recorded_are_unknown_and_not_zero() -> None:
