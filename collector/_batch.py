@@ -97,13 +97,21 @@ class Feed:
         self._rest: deque[tuple[Signal, bytes]] = deque()  # payloads of a segment that did not fit
         self._open: tuple[Path, Segment] | None = None
         self._trouble: list[str] = []
-        self.exhausted = False
+        self._taken: set[str] = set()  # names of segments that were taken and may still lie in the spool
 
     def refill(self) -> None:
         """List the spool again when all that was listed is taken."""
         if not self._paths and self._open is None:
-            self._paths.extend(self._spool.pending())
-            self.exhausted = not self._paths
+            self._paths.extend(path for path in self._spool.pending() if path.name not in self._taken)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left of the last listing."""
+        return not self._paths and self._open is None
+
+    def finish(self, names: Iterable[str]) -> None:
+        """These segments are out of the spool, or may be taken again."""
+        self._taken.difference_update(names)
 
     def requeue(self, paths: Iterable[Path]) -> None:
         """Start again with these segments."""
@@ -112,6 +120,7 @@ class Feed:
         if self._open is not None and self._open[0].name in names:
             self._open = None
             self._rest.clear()
+        self._taken.difference_update(names)
         self._paths.extendleft(reversed(again))
 
     def skip(self, path: Path) -> None:
@@ -142,10 +151,12 @@ class Feed:
     def _next(self, batch: Batch) -> bool:
         while self._paths:
             path = self._paths.popleft()
+            self._taken.add(path.name)
             try:
                 segment = self._spool.read(path)
-            except FileNotFoundError:
-                continue  # another process folded it
+            except FileNotFoundError:  # another process folded it
+                self._taken.discard(path.name)
+                continue
             except SpoolError as error:
                 batch.bad.append((path, str(error)))
                 continue

@@ -16,9 +16,11 @@ import json
 import json.scanner
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring
 from typing import Any
+
+import pyarrow as pa
 
 __all__ = [
     "INLINE_CHARS",
@@ -227,9 +229,16 @@ class Contents:
         """The key a text has, unless another text took it first."""
         return _digest(clean_text(text).encode())[0]
 
-    def check(self, key: int) -> int:
-        """The second half of the hash, which tells texts with one key apart."""
-        return self._checks[key]
+    def table(self, keys: Iterable[int]) -> pa.Table:
+        """hash, check_hash (which tells texts with one hash apart) and text of some keys."""
+        wanted = sorted(keys)
+        return pa.table(
+            {
+                "hash": pa.array(wanted, type=pa.int64()),
+                "check_hash": pa.array([self._checks[key] for key in wanted], type=pa.int64()),
+                "text": pa.array([self.texts[key] for key in wanted], type=pa.string()),
+            }
+        )
 
     def reserve(self, stored: Mapping[int, int]) -> None:
         """Keys that texts in the database have (with their checks): they are passed over from now on."""

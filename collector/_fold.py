@@ -16,39 +16,23 @@ segments whose names are in `folded_segments`, or whose records replace themselv
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from pyarrow import ArrowException
-
-from ..guard import FINGERPRINT_VERSION, SpoolError, StoreError
-from ._batch import Batch, Decoders, Feed, newer
-from ._contents import Contents, Packer, clean_text
+from ..guard import SpoolError, StoreError
+from ._batch import Decoders
+from ._build import Changes, Derive, Limits, Outline, Plan, Refused, Workbench, first_line, named
 from ._lease import turnstile
-from ._records import Derived, LogRecord, SpanRecord
-from ._rows import (
-    CALL_COLUMNS,
-    REQUEST_COLUMNS,
-    Resources,
-    call_row,
-    log_key,
-    log_row,
-    request_row,
-    span_row,
-)
+from ._records import LogRecord, SpanRecord
 from ._spool import Spool
 from ._store import Store, counter, grow
 from ._stored import Stored, TraceState, folded_names, load, trace_states
-from ._write import Changes, KeysTaken, write_changes
+from ._write import KeysTaken, write_changes
 
-__all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "FoldResult", "Pace", "fold"]
-
-Row = tuple[Any, ...]
-Derive = Callable[[list[SpanRecord], list[LogRecord]], Derived]
+__all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "Bench", "FoldResult", "Pace", "fold", "fold_with"]
 
 # A batch of 4,000 tool spans (5 MB) holds the file for 100-150 ms; now and then, when DuckDB merges row
 # groups, for 200. Of 27 kB requests mostly the new messages are stored, so more bytes fit.
@@ -141,16 +125,33 @@ def fold(
         decode_traces = decode_traces or _otlp.decode_traces
         decode_logs = decode_logs or _otlp.decode_logs
     spool = Spool(store.path) if spool is None else spool
-    work = _Fold(
+    bench = LocalBench(spool, derive, Decoders(decode_traces, decode_logs))
+    return fold_with(
+        bench,
         store,
         spool,
-        derive=derive,
-        decoders=Decoders(decode_traces, decode_logs),
+        limits=Limits(max_bytes, max_records),
         pace=pace or Pace(),
         settle=settle,
+        stop=stop or (lambda: False),
     )
+
+
+def fold_with(
+    bench: Bench,
+    store: Store,
+    spool: Spool,
+    *,
+    limits: Limits,
+    pace: Pace,
+    settle: bool,
+    stop: Callable[[], bool],
+) -> FoldResult:
+    """`fold`, with a bench that is there already."""
+    work = _Fold(store, spool, bench, pace=pace, settle=settle)
+    bench.reset()
     try:
-        work.run(max_bytes, max_records, stop or (lambda: False))
+        work.run(limits, stop)
     except OSError as error:
         raise SpoolError(f"cannot work on the spool {spool.path}: {error.strerror}") from error
     return work.result
@@ -160,84 +161,121 @@ class _Retry(Exception):  # noqa: N818
     """Another fold committed since this round read the database."""
 
 
-class _Refused(Exception):  # noqa: N818
-    """The database does not take something of the batch."""
+class Bench(Protocol):
+    """What a fold needs of a workbench; `ask` begins to take a batch, `taken` gives it."""
+
+    def ask(self, limits: Limits) -> None: ...
+    def taken(self) -> Outline: ...
+    def build(self, number: int, plan: Plan, stored: Stored, taken: dict[int, int]) -> Changes: ...
+    def finish(self, names: set[str]) -> None: ...
+    def requeue(self, paths: list[Path]) -> None: ...
+    def skip(self, path: Path) -> None: ...
+    def reset(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Plan:
-    """Which traces a round derives."""
+class LocalBench(Workbench):
+    """A workbench of this process: it takes a batch when the batch is needed."""
 
-    whole: list[TraceState] = field(default_factory=list)
-    later: dict[str, TraceState] = field(default_factory=dict)  # touched, but only noted as stale
-    left_over: bool = False  # there are more to derive right after this round
-    stale: bool = False  # traces wait for derivation after this round, for whatever reason
+    _limits: Limits | None = None
+
+    def ask(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def taken(self) -> Outline:
+        assert self._limits is not None
+        return self.take(self._limits)
+
+    def reset(self) -> None:
+        """It is used for one fold only."""
 
 
 class _Fold:
-    def __init__(
-        self, store: Store, spool: Spool, *, derive: Derive, decoders: Decoders, pace: Pace, settle: bool
-    ) -> None:
+    def __init__(self, store: Store, spool: Spool, bench: Bench, *, pace: Pace, settle: bool) -> None:
         self.store = store
         self.spool = spool
-        self.derive = derive
-        self.feed = Feed(spool, decoders)
+        self.bench = bench
         self.pace = pace
         self.settle = settle
         self.result = FoldResult()
         self.careful = 0  # segments that are still to be taken one by one, after one of them failed
         self.stale = True  # whether traces may wait for derivation; unknown before the first look
+        self.limits = Limits(0, 0)
+        self.asked = False
 
-    def run(self, max_bytes: int, max_records: int, stop: Callable[[], bool]) -> None:
+    def run(self, limits: Limits, stop: Callable[[], bool]) -> None:
+        self.limits = limits
         left_over = False
         while not stop():
-            self.feed.refill()
-            batch = self.feed.take(1 if self.careful else max_bytes, max_records)
-            if batch:
-                self.careful = max(0, self.careful - len(batch.segments) - len(batch.bad))
-                left_over |= self.round(batch)
-            elif not self.feed.exhausted:
-                continue
+            outline = self._next()
+            if outline:
+                self.careful = max(0, self.careful - len(outline.segments) - len(outline.bad))
+                left_over |= self._round(outline)
             elif left_over or (self.settle and self.stale and self.store.path.exists()) or self.pace.ripe():
-                left_over = self.round(batch)
+                left_over = self._round(outline)
                 if not left_over:
                     return
             else:
                 return
 
-    def round(self, batch: Batch) -> bool:
+    def _ask(self) -> None:
+        if not self.asked:
+            self.bench.ask(Limits(1, 1) if self.careful else self.limits)
+            self.asked = True
+
+    def _next(self) -> Outline:
+        self._ask()
+        self.asked = False
+        return self.bench.taken()
+
+    def _round(self, outline: Outline) -> bool:
         """Store a batch; whether traces are left that should be derived now."""
         import duckdb
 
+        names = {path.name for path in outline.segments}
         try:
-            left_over = self._store(batch)
+            if outline.refused is not None:
+                raise Refused(outline.refused)
+            left_over = self._store(outline)
         except duckdb.Error as error:
-            raise StoreError(f"cannot fold into {self.store.path}: {_first_line(error)}") from error
-        except _Refused as error:
+            raise StoreError(f"cannot fold into {self.store.path}: {first_line(error)}") from error
+        except Refused as error:
             # Find out which segment it is, and go on without it.
-            if not batch.sources:
+            if not outline.sources:
                 raise StoreError(f"cannot fold into {self.store.path}: {error}") from error
-            if len(batch.sources) > 1:
-                self.feed.requeue(batch.sources)
-                self.careful += len(batch.sources)
-            else:
-                self.feed.skip(batch.sources[0])
-                self._quarantine([(batch.sources[0], str(error))])
+            self._take_apart(outline, str(error))
             return False
-        self._quarantine(batch.bad)
-        bad = {path.name for path, _ in batch.bad}
-        for path in batch.segments:
+        self._quarantine(outline.bad)
+        bad = {path.name for path, _ in outline.bad}
+        for path in outline.segments:
             if path.name not in bad:
                 self.spool.remove(path)
-        self.result.segments += len(batch.segments)
+        self.bench.finish(names)
+        self.result.segments += len(outline.segments)
         return left_over
+
+    def _take_apart(self, outline: Outline, reason: str) -> None:
+        # What was taken after it may hold the end of a segment whose beginning is here: it goes back, too.
+        sources = list(outline.sources)
+        if self.asked:
+            sources += [path for path in self._next().sources if path not in sources]
+        self._quarantine(outline.bad)
+        if len(outline.sources) > 1:
+            self.bench.requeue(sources)
+            self.careful += len(sources)
+            return
+        (culprit,) = outline.sources
+        self.bench.skip(culprit)
+        self._quarantine([(culprit, reason)])
+        self.bench.requeue([path for path in sources if path != culprit])
 
     def _quarantine(self, bad: list[tuple[Path, str]]) -> None:
         for path, reason in bad:
             self.spool.quarantine(path, reason)
             self.result.quarantined += 1
+        if bad:
+            self.bench.finish({path.name for path, _ in bad})
 
-    def _store(self, batch: Batch) -> bool:
+    def _store(self, outline: Outline) -> bool:
         taken: dict[int, int] = {}
         gate = turnstile(self.store.path)
         tries = 0
@@ -245,7 +283,7 @@ class _Fold:
             alone = tries >= _QUIET_TRIES
             with self.store.lease() if alone else nullcontext(), gate.writing if alone else nullcontext():
                 try:
-                    return self._attempt(batch, taken)
+                    return self._attempt(outline, taken)
                 except _Retry:
                     tries += 1
                     if tries > _MOST_TRIES:
@@ -253,79 +291,71 @@ class _Fold:
                 except KeysTaken as found:
                     taken.update(found.stored)
 
-    def _attempt(self, batch: Batch, taken: dict[int, int]) -> bool:
-        import duckdb
-
-        contents = Contents()
-        contents.reserve(taken)
-        packer, resources = Packer(contents), Resources()
-        # Packed before anything is derived: packing puts right in the records what cannot be stored.
-        try:
-            span_rows = {key: span_row(span, packer, resources) for key, span in batch.spans.items()}
-            log_rows = {key: log_row(log, key, packer, resources) for key, log in batch.logs.items()}
-        except Exception as error:
-            raise _Refused(_named(error)) from error
-
+    def _attempt(self, outline: Outline, taken: dict[int, int]) -> bool:
         with ExitStack() as hold:
             con = hold.enter_context(self.store.lease())
             serial = counter(con, "fold_serial")
             done = folded_names(con)
-            self._let_go(batch, done)
-            states = trace_states(con, _touched(batch))
-            plan = self._plan(batch, states)
+            self._let_go(outline, done)
+            states = trace_states(con, outline.touched())
+            plan = self._plan(outline, states)
             self.stale = plan.stale
             known = [state for state in plan.whole if state.trace_id in states]
-            stored = load(con, known, _span_keys(batch, plan, states), _log_keys(batch, plan, states))
-            if batch.size > _SMALL_BYTES or stored.span_rows.num_rows > _SMALL_SPANS:
+            stored = load(con, known, _span_keys(outline, plan), _log_keys(outline, plan))
+            if outline.size > _SMALL_BYTES or stored.span_rows.num_rows > _SMALL_SPANS:
                 hold.close()
-
-            changes = Changes(contents, segments=[path.name for path in batch.segments], drops=batch.drops)
-            changes.known_traces = {state.trace_id for state in known} | (plan.later.keys() & states.keys())
-            records = _sort_out(batch, stored, span_rows, log_rows, changes)
-            self._derive(records, plan, changes)
-            if not (changes.segments or changes.spans or changes.logs or changes.traces):
-                return False
-            with self.store.write() as con:
-                if counter(con, "fold_serial") != serial:
-                    raise _Retry
-                waiting = {name for name in done if (self.spool.path / name).exists()}
-                try:
-                    calls, requests = write_changes(con, changes, waiting)
-                except duckdb.TransactionException as error:  # somebody of this process wrote without `write`
-                    raise _Retry from error
-                except (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException) as error:
-                    raise _Refused(_named(error)) from error
-                except (ArrowException, ValueError, TypeError) as error:
-                    raise _Refused(_named(error)) from error
-                grow(con, "fold_serial")
-        self.result.spans += len(changes.spans)
-        self.result.logs += len(changes.logs)
-        self.result.calls += calls
-        self.result.requests += requests
+            changes = self.bench.build(outline.number, plan, stored, taken)
+            changes.segments = [path.name for path in outline.segments]
+            changes.drops = outline.drops
+            if outline:
+                self._ask()  # a child decodes the next batch while this one is written
+            if changes:
+                calls, requests = self._write(changes, serial, done)
+                self.result.calls += calls
+                self.result.requests += requests
+        self.result.spans += changes.spans.num_rows
+        self.result.logs += changes.logs.num_rows
+        for state in changes.traces:
+            if not state.stale:
+                self.pace.waiting.discard(state.trace_id)
+                if state.spans > LARGE_TRACE:
+                    self.pace.took(state.trace_id, changes.seconds[state.trace_id])
+        self.pace.waiting.update(plan.later)
         return plan.left_over
 
-    def _let_go(self, batch: Batch, done: set[str]) -> None:
+    def _write(self, changes: Changes, serial: int, done: set[str]) -> tuple[int, int]:
+        import duckdb
+
+        with self.store.write() as con:
+            if counter(con, "fold_serial") != serial:
+                raise _Retry
+            waiting = {name for name in done if (self.spool.path / name).exists()}
+            try:
+                found = write_changes(con, changes, waiting)
+            except duckdb.TransactionException as error:  # somebody of this process wrote without `write`
+                raise _Retry from error
+            except (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException) as error:
+                raise Refused(named(error)) from error
+            grow(con, "fold_serial")
+        return found
+
+    def _let_go(self, outline: Outline, done: set[str]) -> None:
         """Segments that somebody else folded between our listing and this lease."""
-        gone = {path.name for path in batch.segments if path.name in done or not path.exists()}
+        gone = {path.name for path in outline.segments if path.name in done or not path.exists()}
         if gone:
-            for path in batch.segments:
+            for path in outline.segments:
                 if path.name in done:  # its folder died before it could delete it
                     self.spool.remove(path)
-            batch.forget(gone)
+            outline.forget(gone)
 
-    # -- deriving -------------------------------------------------------------------------------------
-
-    def _plan(self, batch: Batch, states: dict[str, TraceState]) -> _Plan:
-        added: dict[str, int] = dict.fromkeys(_touched(batch), 0)
-        ended: set[str] = set()
-        for (trace_id, _), span in batch.spans.items():
+    def _plan(self, outline: Outline, states: dict[str, TraceState]) -> Plan:
+        added = dict.fromkeys(outline.touched(), 0)
+        for trace_id, _ in outline.spans:
             added[trace_id] += 1
-            if span.parent_span_id is None and span.end_ns is not None:
-                ended.add(trace_id)
-        last = not batch
+        last = not outline
         if last:
             added = dict.fromkeys((state.trace_id for state in states.values() if state.stale), 0)
-        plan = _Plan()
+        plan = Plan()
         used = 0
         sizes = sorted(
             (states[name].spans + more if name in states else more, name) for name, more in added.items()
@@ -333,7 +363,7 @@ class _Fold:
         for size, trace_id in sizes:
             state = states.get(trace_id) or TraceState(trace_id)
             wait = size > LARGE_TRACE and not (
-                (last and self.settle) or trace_id in ended or self.pace.ready(trace_id)
+                (last and self.settle) or trace_id in outline.ended or self.pace.ready(trace_id)
             )
             full = used > 0 and used + size > _ROUND_SPANS
             plan.left_over |= full
@@ -342,159 +372,24 @@ class _Fold:
                 plan.whole.append(state)
             elif not last:
                 plan.later[trace_id] = state
-        self.pace.waiting.update(plan.later)
         chosen = {state.trace_id for state in plan.whole}
+        plan.known = (chosen | plan.later.keys()) & states.keys()
         plan.stale = bool(plan.later) or any(s.stale and s.trace_id not in chosen for s in states.values())
         return plan
 
-    def _derive(self, records: _Records, plan: _Plan, changes: Changes) -> None:
-        for before in plan.whole:
-            if before.first_derived_ns is not None:
-                changes.derived_before.append(before)
-            name = before.trace_id
-            spans, logs = records.spans.get(name, []), records.logs.get(name, [])
-            changes.traces.append(self._derive_one(name, spans, logs, changes))
-        for before in plan.later.values():
-            changes.traces.append(_put_off(before, records))
 
-    def _derive_one(
-        self, trace_id: str, spans: list[SpanRecord], logs: list[LogRecord], changes: Changes
-    ) -> TraceState:
-        spans.sort(key=lambda span: (span.start_ns, span.span_id))
-        logs.sort(key=lambda log: (log.time_ns, log_key(log)))
-        state = TraceState(trace_id, spans=len(spans), logs=len(logs))
-        if spans:
-            state.first_start_ns, state.last_start_ns = spans[0].start_ns, spans[-1].start_ns
-        if logs:
-            state.first_log_ns, state.last_log_ns = logs[0].time_ns, logs[-1].time_ns
-        started = time.perf_counter()
-        calls: dict[tuple[str, int], Row] = {}
-        requests: dict[str, Row] = {}
-        try:
-            derived = self.derive(spans, logs)
-            for call in derived.tool_calls:
-                calls[call.span_id, call.position] = call_row(call, changes.contents, FINGERPRINT_VERSION)
-            for request in derived.llm_requests:
-                requests[request.span_id] = request_row(request, changes.contents)
-        except Exception as error:  # noqa: BLE001  the records are stored whatever the derivation makes of them
-            calls, requests = {}, {}
-            state.derive_error = clean_text(_named(error))[:500]
-        if len(spans) > LARGE_TRACE:
-            self.pace.took(trace_id, time.perf_counter() - started)
-        self.pace.waiting.discard(trace_id)
-        changes.calls += calls.values()
-        changes.requests += requests.values()
-        times = [row[_CALL_START] for row in calls.values()] + [
-            row[_REQUEST_START] for row in requests.values()
-        ]
-        if times:
-            state.first_derived_ns, state.last_derived_ns = min(times), max(times)
-        return state
-
-
-_CALL_START = list(CALL_COLUMNS).index("start_ns")
-_REQUEST_START = list(REQUEST_COLUMNS).index("start_ns")
-
-
-def _touched(batch: Batch) -> set[str]:
-    touched = {trace_id for trace_id, _ in batch.spans}
-    touched.update(log.trace_id for log in batch.logs.values() if log.trace_id is not None)
-    return touched
-
-
-def _span_keys(batch: Batch, plan: _Plan, states: dict[str, TraceState]) -> list[tuple[str, str, int, int]]:
+def _span_keys(outline: Outline, plan: Plan) -> list[tuple[str, str, int, int]]:
     keys = []
-    for trace_id, span_id in batch.spans:
-        state = states.get(trace_id)
-        if trace_id in plan.later and state is not None and state.first_start_ns is not None:
-            keys.append((trace_id, span_id, state.first_start_ns, state.last_start_ns or 0))
+    for trace_id, span_id in outline.spans:
+        state = plan.later.get(trace_id)
+        if state is not None and state.first_start_ns is not None and state.last_start_ns is not None:
+            keys.append((trace_id, span_id, state.first_start_ns, state.last_start_ns))
     return keys
 
 
-def _log_keys(batch: Batch, plan: _Plan, states: dict[str, TraceState]) -> list[tuple[int, int]]:
+def _log_keys(outline: Outline, plan: Plan) -> list[tuple[int, int]]:
     return [
-        (key, log.time_ns)
-        for key, log in batch.logs.items()
-        if log.trace_id is None or (log.trace_id in plan.later and log.trace_id in states)
+        (key, time_ns)
+        for key, time_ns, trace_id in outline.logs
+        if trace_id is None or (trace_id in plan.later and trace_id in plan.known)
     ]
-
-
-@dataclass(slots=True)
-class _Records:
-    """What is true of the traces at hand once the batch is in."""
-
-    spans: dict[str, list[SpanRecord]] = field(default_factory=dict)
-    logs: dict[str, list[LogRecord]] = field(default_factory=dict)
-    new_spans: Counter[str] = field(default_factory=Counter)  # by trace
-    new_logs: Counter[str] = field(default_factory=Counter)
-
-
-def _sort_out(
-    batch: Batch,
-    stored: Stored,
-    span_rows: dict[tuple[str, str], Row],
-    log_rows: dict[int, Row],
-    changes: Changes,
-) -> _Records:
-    """Which records of the batch go in, which of the database go out, and what is true then."""
-    records = _Records()
-    current_spans, current_logs = stored.records()
-    for key, span in batch.spans.items():
-        old = current_spans.get(key)
-        if old is None:
-            records.new_spans[span.trace_id] += 1
-        elif newer(span, old):
-            changes.old_spans.append((*key, old.start_ns))
-        else:
-            continue
-        current_spans[key] = span
-        changes.spans.append(span_rows[key])
-    for key, log in batch.logs.items():
-        old_log = current_logs.get(key)
-        if old_log is None:
-            records.new_logs[log.trace_id or ""] += 1
-        elif log.received_ns > old_log.received_ns:
-            changes.old_logs.append((key, old_log.time_ns))
-        else:
-            continue
-        current_logs[key] = log
-        changes.logs.append(log_rows[key])
-    for span in current_spans.values():
-        records.spans.setdefault(span.trace_id, []).append(span)
-    for log in current_logs.values():
-        if log.trace_id is not None:
-            records.logs.setdefault(log.trace_id, []).append(log)
-    return records
-
-
-def _put_off(before: TraceState, records: _Records) -> TraceState:
-    """The state of a trace that is to be derived later. Its bounds may be too wide, never too narrow."""
-    name = before.trace_id
-    starts = [span.start_ns for span in records.spans.get(name, [])]
-    times = [log.time_ns for log in records.logs.get(name, [])]
-    return replace(
-        before,
-        spans=before.spans + records.new_spans[name],
-        logs=before.logs + records.new_logs[name],
-        first_start_ns=_least([before.first_start_ns, *starts]),
-        last_start_ns=_most([before.last_start_ns, *starts]),
-        first_log_ns=_least([before.first_log_ns, *times]),
-        last_log_ns=_most([before.last_log_ns, *times]),
-        stale=True,
-    )
-
-
-def _least(values: list[int | None]) -> int | None:
-    return min((value for value in values if value is not None), default=None)
-
-
-def _most(values: list[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {_first_line(error)}"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..guard import SpoolError, StoreBusyError, StoreError
-from ._fold import FoldResult, Pace, fold
+from ._build import Limits
+from ._child import ChildBench
+from ._fold import BATCH_BYTES, BATCH_RECORDS, FoldResult, Pace, fold, fold_with
 from ._spool import Spool
 from ._store import Store
 
@@ -31,6 +33,11 @@ Role = Literal["server", "agent", "cli"]
 _logger = logging.getLogger(__name__)
 _WAIT = 0.02  # between looks while another process folds
 _TROUBLE_PAUSE = 2.0  # after an error, in a server's loop
+
+# A child costs a second to start and 100 MB: it is for a backlog of this size, and ends when it is idle.
+_CHILD_BYTES = 4 << 20
+_CHILD_SEGMENTS = 500  # looked at for their size
+_CHILD_IDLE = 30.0  # seconds
 
 
 class _Lock:
@@ -127,7 +134,8 @@ class Folder:
     """Folds the spool of a store whenever no other process does.
 
     Args:
-        role: noted in the lock file, so that others can say who folds.
+        role: noted in the lock file, so that others can say who folds. A server decodes a larger backlog in a
+            child process.
         options: keyword arguments for `fold`.
     """
 
@@ -141,6 +149,8 @@ class Folder:
         self._options = options
         self._lock = _Lock(Path(f"{store.path}.lock"))
         self._working = threading.Lock()
+        self._child: ChildBench | None = None
+        self._child_used = 0.0
 
     def try_fold(self, *, settle: bool = True) -> FoldResult | None:
         """Fold what waits, unless another process (or thread) is the folder now: then None, at once.
@@ -155,12 +165,44 @@ class Folder:
             if not self._lock.acquire(self.role):
                 return None
             try:
-                return fold(self.store, self.spool, pace=self.pace, settle=settle, **self._options)
+                return self._fold(settle)
             finally:
                 if not keep:
                     self._lock.release()
         finally:
             self._working.release()
+
+    def _fold(self, settle: bool) -> FoldResult:
+        options = dict(self._options)
+        own = {"derive", "decode_traces", "decode_logs"} & options.keys()
+        if self.role != "server" or own or not self._worth_a_child():
+            return fold(self.store, self.spool, pace=self.pace, settle=settle, **options)
+        child = self._child = self._child or ChildBench(self.store.path)
+        limits = Limits(options.get("max_bytes", BATCH_BYTES), options.get("max_records", BATCH_RECORDS))
+        stop = options.get("stop") or (lambda: False)
+        try:
+            return fold_with(
+                child, self.store, self.spool, limits=limits, pace=self.pace, settle=settle, stop=stop
+            )
+        except BaseException:
+            self._end_child()  # whatever it is in the middle of
+            raise
+        finally:
+            self._child_used = time.monotonic()
+
+    def _worth_a_child(self) -> bool:
+        if self._child is not None:
+            return True
+        size = 0
+        for path in self.spool.pending()[:_CHILD_SEGMENTS]:
+            with suppress(OSError):
+                size += path.stat().st_size
+        return size >= _CHILD_BYTES
+
+    def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
 
     def catch_up(self, timeout: float = 2.0) -> FoldResult | None:
         """For a reader: see to it that what waits now is in, by folding it or waiting for the one who folds.
@@ -187,6 +229,7 @@ class Folder:
     def retire(self) -> None:
         """Let another process fold."""
         with self._working:
+            self._end_child()
             self._lock.release()
 
     def run(
@@ -212,6 +255,8 @@ class Folder:
                     settle = False
                     if result and folded is not None:
                         folded(result)
+                if self._child is not None and time.monotonic() - self._child_used > _CHILD_IDLE:
+                    self._end_child()
                 told = ""
                 pause = interval
             except StoreBusyError as error:

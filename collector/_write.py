@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from ._batch import Drop
-from ._contents import Contents
-from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table, row_keys
+from ._build import Changes
+from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
 from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Changes", "KeysTaken", "forget_texts", "write_changes"]
-
-Row = tuple[Any, ...]
+__all__ = ["KeysTaken", "forget_texts", "write_changes"]
 
 
 class KeysTaken(Exception):  # noqa: N818  not an error: pack again with other keys
@@ -28,26 +26,6 @@ class KeysTaken(Exception):  # noqa: N818  not an error: pack again with other k
     def __init__(self, stored: dict[int, int]) -> None:
         super().__init__(f"{len(stored)} keys are taken")
         self.stored = stored
-
-
-@dataclass(slots=True)
-class Changes:
-    """What a transaction does."""
-
-    contents: Contents
-    spans: list[Row] = field(default_factory=list)
-    logs: list[Row] = field(default_factory=list)
-    old_spans: list[tuple[str, str, int]] = field(
-        default_factory=list
-    )  # (trace_id, span_id, start_ns) replaced
-    old_logs: list[tuple[int, int]] = field(default_factory=list)  # (log_key, time_ns) replaced
-    calls: list[Row] = field(default_factory=list)
-    requests: list[Row] = field(default_factory=list)
-    derived_before: list[TraceState] = field(default_factory=list)  # traces that had calls or requests
-    traces: list[TraceState] = field(default_factory=list)  # the new states
-    known_traces: set[str] = field(default_factory=set)  # those of them that have a row already
-    segments: list[str] = field(default_factory=list)
-    drops: list[Drop] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -67,9 +45,7 @@ def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) 
     Raises:
         KeysTaken: before anything was changed.
     """
-    used = row_keys(SPAN_COLUMNS, changes.spans) | row_keys(LOG_COLUMNS, changes.logs)
-    used |= row_keys(CALL_COLUMNS, changes.calls) | row_keys(REQUEST_COLUMNS, changes.requests)
-    _write_contents(con, changes.contents, used)
+    used = _write_contents(con, changes.contents)
     touched = _Touched()
     _replace_spans(con, changes, touched)
     _replace_logs(con, changes, touched)
@@ -95,33 +71,23 @@ def forget_texts(con: DuckDBPyConnection, keys: set[int]) -> None:
             con.execute(sql_text("forget_texts.sql"))
 
 
-def _write_contents(con: DuckDBPyConnection, contents: Contents, used: set[int]) -> None:
-    if not used:
-        return
-    keys = sorted(used)
-    wanted = pa.table({"hash": pa.array(keys, type=pa.int64())})
-    with registered(con, wanted_texts=wanted):
-        stored = dict(
-            con.execute(
-                "SELECT hash, check_hash FROM contents WHERE hash IN (SELECT hash FROM wanted_texts)"
-            ).fetchall()
-        )
-    taken = {key: check for key, check in stored.items() if contents.check(key) != check}
+def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> set[int]:
+    """Store the texts that are not there yet; the keys of all of them."""
+    if not texts.num_rows:
+        return set()
+    with registered(con, new_texts=texts):
+        there = con.execute(
+            "SELECT hash, check_hash FROM contents WHERE hash IN (SELECT hash FROM new_texts)"
+        ).fetchall()
+    stored = dict(there)
+    checks = dict(zip(texts.column("hash").to_pylist(), texts.column("check_hash").to_pylist(), strict=True))
+    taken = {key: check for key, check in stored.items() if checks[key] != check}
     if taken:
         raise KeysTaken(taken)
-    new = [key for key in keys if key not in stored]
-    if new:
-        table = pa.table(
-            {
-                "hash": pa.array(new, type=pa.int64()),
-                "check_hash": pa.array([contents.check(key) for key in new], type=pa.int64()),
-                "text": pa.array([contents.texts[key] for key in new], type=pa.string()),
-            }
-        )
-        with registered(con, new_texts=table):
-            con.execute(
-                "INSERT INTO contents (hash, check_hash, text) SELECT hash, check_hash, text FROM new_texts"
-            )
+    if stored:
+        texts = texts.filter(pa.array([key not in stored for key in checks]))
+    _insert(con, "contents", list(texts.column_names), texts)
+    return set(checks)
 
 
 def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:
@@ -136,7 +102,7 @@ def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched)
                 [min(starts), max(starts)],
             ).fetchall()
         touched.keys |= _keys(removed)
-    _insert(con, "span_rows", SPAN_COLUMNS, changes.spans)
+    _insert(con, "span_rows", list(SPAN_COLUMNS), changes.spans)
 
 
 def _replace_logs(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:
@@ -149,15 +115,14 @@ def _replace_logs(con: DuckDBPyConnection, changes: Changes, touched: _Touched) 
                 [min(times), max(times)],
             ).fetchall()
         touched.keys |= _keys(removed)
-    _insert(con, "log_rows", LOG_COLUMNS, changes.logs)
+    _insert(con, "log_rows", list(LOG_COLUMNS), changes.logs)
 
 
 def _replace_derived(
-    con: DuckDBPyConnection, table: _Derived, rows: list[Row], before: list[TraceState], touched: _Touched
+    con: DuckDBPyConnection, table: _Derived, fresh: pa.Table, before: list[TraceState], touched: _Touched
 ) -> int:
-    """Make the derived rows of the traces be `rows`, leaving alone those that are right already."""
+    """Make the derived rows of the traces be `fresh`, leaving alone those that are right already."""
     columns = _DERIVED[table]
-    fresh: pa.Table = arrow_table(columns, rows)
     if before:
         # seq and turn of runs over several traces are counted afterwards, from trace_seq and trace_turn.
         compared = [name for name in columns if name not in ("seq", "turn")]
@@ -182,7 +147,7 @@ def _replace_derived(
         touched.keys |= _keys(row[2:] for row in removed)
     runs = zip(fresh.column("run_id").to_pylist(), fresh.column("run_source").to_pylist(), strict=True)
     touched.runs.update(run for run, source in runs if source in _SPANNING)
-    _insert_arrow(con, table, list(columns), fresh)
+    _insert(con, table, list(columns), fresh)
     return fresh.num_rows
 
 
@@ -198,7 +163,12 @@ def _write_traces(con: DuckDBPyConnection, changes: Changes) -> None:
     if changes.known_traces:
         with registered(con, wanted_traces=ids_table(changes.known_traces)):
             con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM wanted_traces)")
-    _insert(con, "trace_rows", TRACE_COLUMNS, [state.row() for state in changes.traces])
+    _insert(
+        con,
+        "trace_rows",
+        list(TRACE_COLUMNS),
+        arrow_table(TRACE_COLUMNS, [state.row() for state in changes.traces]),
+    )
 
 
 def _write_drops(con: DuckDBPyConnection, drops: list[Drop]) -> None:
@@ -221,12 +191,7 @@ def _write_segments(con: DuckDBPyConnection, names: list[str], waiting: set[str]
             )
 
 
-def _insert(con: DuckDBPyConnection, table: str, columns: dict[str, pa.DataType], rows: list[Row]) -> None:
-    if rows:
-        _insert_arrow(con, table, list(columns), arrow_table(columns, rows))
-
-
-def _insert_arrow(con: DuckDBPyConnection, table: str, names: list[str], rows: pa.Table) -> None:
+def _insert(con: DuckDBPyConnection, table: str, names: list[str], rows: pa.Table) -> None:
     if rows.num_rows:
         listed = ", ".join(names)
         with registered(con, new_rows=rows):

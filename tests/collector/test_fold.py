@@ -548,7 +548,7 @@ def test_a_segment_the_database_does_not_take_is_found_and_put_aside(store, spoo
     real = _fold.write_changes
 
     def fussy(con, changes, waiting):
-        if any(row[1] == span_id(3) for row in changes.spans):
+        if span_id(3) in changes.spans.column("span_id").to_pylist():
             raise duckdb.ConversionException("cannot convert this\nat all")
         return real(con, changes, waiting)
 

@@ -1,0 +1,351 @@
+"""The work of the fold that needs no database: decoding batches, deriving traces, making rows.
+
+A `Workbench` does it, in this process or, for a server's backlog, in a child (see `_child.py`). What goes in
+and out is plain data and Arrow tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..guard import FINGERPRINT_VERSION
+from ._batch import Batch, Decoders, Drop, Feed, newer
+from ._contents import Contents, Packer, clean_text
+from ._records import Derived, LogRecord, SpanRecord
+from ._rows import (
+    CALL_COLUMNS,
+    LOG_COLUMNS,
+    REQUEST_COLUMNS,
+    SPAN_COLUMNS,
+    Resources,
+    arrow_table,
+    call_row,
+    log_key,
+    log_row,
+    request_row,
+    row_keys,
+    span_row,
+)
+from ._spool import Spool
+from ._stored import Stored, TraceState
+
+__all__ = ["Changes", "Derive", "Limits", "Outline", "Plan", "Refused", "Workbench", "first_line", "named"]
+
+Row = tuple[Any, ...]
+Derive = Callable[[list[SpanRecord], list[LogRecord]], Derived]
+
+
+class Refused(Exception):  # noqa: N818
+    """Something of a batch can be stored in no way; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a batch may get."""
+
+    size: int  # bytes of payload
+    records: int
+
+
+@dataclass(slots=True)
+class Outline:
+    """What the database has to be asked about a batch."""
+
+    number: int
+    size: int
+    spans: list[tuple[str, str]]  # (trace_id, span_id)
+    logs: list[tuple[int, int, str | None]]  # (log_key, time_ns, trace_id)
+    ended: set[str]  # traces whose root ended
+    segments: list[Path]  # those whose last payload is in the batch
+    sources: list[Path]
+    bad: list[tuple[Path, str]]
+    drops: list[Drop]
+    refused: str | None  # why the batch cannot be stored
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.bad)
+
+    def touched(self) -> set[str]:
+        """The traces it has records of."""
+        traces = {trace_id for trace_id, _ in self.spans}
+        traces.update(trace_id for _, _, trace_id in self.logs if trace_id is not None)
+        return traces
+
+    def forget(self, names: set[str]) -> None:
+        """Leave these segments alone. Their records stay in the batch: they only replace themselves."""
+        self.segments = [path for path in self.segments if path.name not in names]
+        self.drops = [drop for drop in self.drops if drop.segment not in names]
+
+
+@dataclass(slots=True)
+class Plan:
+    """Which traces a round derives."""
+
+    whole: list[TraceState] = field(default_factory=list)
+    later: dict[str, TraceState] = field(default_factory=dict)  # touched, but only noted as stale
+    known: set[str] = field(default_factory=set)  # those of both that the database knows
+    left_over: bool = False  # there are more to derive right after this round
+    stale: bool = False  # traces wait for derivation after this round, for whatever reason
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a transaction of the fold does."""
+
+    contents: pa.Table  # hash, check_hash, text: all that the rows below refer to
+    spans: pa.Table
+    logs: pa.Table
+    old_spans: list[tuple[str, str, int]]  # (trace_id, span_id, start_ns) of versions that go
+    old_logs: list[tuple[int, int]]  # (log_key, time_ns)
+    calls: pa.Table
+    requests: pa.Table
+    derived_before: list[TraceState]  # traces that had calls or requests
+    traces: list[TraceState]  # the new states
+    known_traces: set[str]  # those of them that have a row already
+    seconds: dict[str, float]  # what deriving a trace took
+    segments: list[str] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.spans.num_rows or self.logs.num_rows or self.traces)
+
+
+@dataclass(slots=True)
+class _Packed:
+    """A decoded batch and its rows."""
+
+    batch: Batch
+    contents: Contents
+    span_rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    log_rows: dict[int, Row] = field(default_factory=dict)
+
+
+class Workbench:
+    """Takes batches from a spool and turns them into changes.
+
+    One batch is worked on while the next one is taken; older ones are forgotten.
+    """
+
+    def __init__(self, spool: Spool, derive: Derive, decoders: Decoders) -> None:
+        self._feed = Feed(spool, decoders)
+        self._derive = derive
+        self._batches: dict[int, _Packed] = {}
+        self._count = 0
+
+    def take(self, limits: Limits) -> Outline:
+        """The next batch. A false one: the spool is empty."""
+        batch = Batch()
+        while not batch:
+            self._feed.refill()
+            if self._feed.exhausted:
+                break
+            batch = self._feed.take(limits.size, limits.records)
+        self._count += 1
+        self._batches = {number: old for number, old in self._batches.items() if number >= self._count - 2}
+        refused = None
+        try:
+            self._batches[self._count] = _pack(batch, {})
+        except Exception as error:  # noqa: BLE001
+            refused = named(error)
+        return Outline(
+            number=self._count,
+            size=batch.size,
+            spans=list(batch.spans),
+            logs=[(key, log.time_ns, log.trace_id) for key, log in batch.logs.items()],
+            ended={
+                s.trace_id for s in batch.spans.values() if s.parent_span_id is None and s.end_ns is not None
+            },
+            segments=batch.segments,
+            sources=batch.sources,
+            bad=batch.bad,
+            drops=batch.drops,
+            refused=refused,
+        )
+
+    def build(self, number: int, plan: Plan, stored: Stored, taken: dict[int, int]) -> Changes:
+        """What storing batch `number` changes.
+
+        `taken` are keys that other texts have in the database, with their checks.
+
+        Raises:
+            Refused: a row cannot be made.
+        """
+        if taken:
+            self._batches[number] = _pack(self._batches[number].batch, taken)
+        packed = self._batches[number]
+        try:
+            return _Builder(packed, plan, self._derive).build(stored)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise Refused(named(error)) from error
+
+    def finish(self, names: set[str]) -> None:
+        """These segments are out of the spool."""
+        self._feed.finish(names)
+
+    def requeue(self, paths: list[Path]) -> None:
+        """Take these segments again, from their beginning."""
+        self._feed.requeue(paths)
+
+    def skip(self, path: Path) -> None:
+        """Take no more of a segment."""
+        self._feed.skip(path)
+
+
+def _pack(batch: Batch, taken: dict[int, int]) -> _Packed:
+    # Before anything is derived: packing puts right in the records what cannot be stored as it is.
+    packed = _Packed(batch, Contents())
+    packed.contents.reserve(taken)
+    packer, resources = Packer(packed.contents), Resources()
+    packed.span_rows = {key: span_row(span, packer, resources) for key, span in batch.spans.items()}
+    packed.log_rows = {key: log_row(log, key, packer, resources) for key, log in batch.logs.items()}
+    return packed
+
+
+class _Builder:
+    """Makes the changes of one round."""
+
+    def __init__(self, packed: _Packed, plan: Plan, derive: Derive) -> None:
+        self._packed = packed
+        self._plan = plan
+        self._derive = derive
+        self._calls: list[Row] = []
+        self._requests: list[Row] = []
+        self._seconds: dict[str, float] = {}
+        # What is true of the traces at hand once the batch is in.
+        self._spans: dict[str, list[SpanRecord]] = {}
+        self._logs: dict[str, list[LogRecord]] = {}
+        self._new_spans: Counter[str] = Counter()  # by trace
+        self._new_logs: Counter[str] = Counter()
+
+    def build(self, stored: Stored) -> Changes:
+        spans, old_spans, logs, old_logs = self._sort_out(stored)
+        traces = [self._whole(before.trace_id) for before in self._plan.whole]
+        traces += [self._put_off(before) for before in self._plan.later.values()]
+        used = row_keys(SPAN_COLUMNS, spans) | row_keys(LOG_COLUMNS, logs)
+        used |= row_keys(CALL_COLUMNS, self._calls) | row_keys(REQUEST_COLUMNS, self._requests)
+        return Changes(
+            contents=self._packed.contents.table(used),
+            spans=arrow_table(SPAN_COLUMNS, spans),
+            logs=arrow_table(LOG_COLUMNS, logs),
+            old_spans=old_spans,
+            old_logs=old_logs,
+            calls=arrow_table(CALL_COLUMNS, self._calls),
+            requests=arrow_table(REQUEST_COLUMNS, self._requests),
+            derived_before=[state for state in self._plan.whole if state.first_derived_ns is not None],
+            traces=traces,
+            known_traces=self._plan.known,
+            seconds=self._seconds,
+        )
+
+    def _sort_out(
+        self, stored: Stored
+    ) -> tuple[list[Row], list[tuple[str, str, int]], list[Row], list[tuple[int, int]]]:
+        """Which records of the batch go in, which of the database go out."""
+        current_spans, current_logs = stored.records()
+        packed = self._packed
+        spans: list[Row] = []
+        logs: list[Row] = []
+        old_spans: list[tuple[str, str, int]] = []
+        old_logs: list[tuple[int, int]] = []
+        for key, span in packed.batch.spans.items():
+            old = current_spans.get(key)
+            if old is None:
+                self._new_spans[span.trace_id] += 1
+            elif newer(span, old):
+                old_spans.append((*key, old.start_ns))
+            else:
+                continue
+            current_spans[key] = span
+            spans.append(packed.span_rows[key])
+        for log_id, log in packed.batch.logs.items():
+            old_log = current_logs.get(log_id)
+            if old_log is None:
+                self._new_logs[log.trace_id or ""] += 1
+            elif log.received_ns > old_log.received_ns:
+                old_logs.append((log_id, old_log.time_ns))
+            else:
+                continue
+            current_logs[log_id] = log
+            logs.append(packed.log_rows[log_id])
+        for span in current_spans.values():
+            self._spans.setdefault(span.trace_id, []).append(span)
+        for log in current_logs.values():
+            if log.trace_id is not None:
+                self._logs.setdefault(log.trace_id, []).append(log)
+        return spans, old_spans, logs, old_logs
+
+    def _whole(self, trace_id: str) -> TraceState:
+        """Derive a trace; its new state."""
+        spans = sorted(self._spans.get(trace_id, ()), key=lambda span: (span.start_ns, span.span_id))
+        logs = sorted(self._logs.get(trace_id, ()), key=lambda log: (log.time_ns, log_key(log)))
+        state = TraceState(trace_id, spans=len(spans), logs=len(logs))
+        if spans:
+            state.first_start_ns, state.last_start_ns = spans[0].start_ns, spans[-1].start_ns
+        if logs:
+            state.first_log_ns, state.last_log_ns = logs[0].time_ns, logs[-1].time_ns
+        started = time.perf_counter()
+        calls: dict[tuple[str, int], Row] = {}
+        requests: dict[str, Row] = {}
+        contents = self._packed.contents
+        try:
+            derived = self._derive(spans, logs)
+            for call in derived.tool_calls:
+                calls[call.span_id, call.position] = call_row(call, contents, FINGERPRINT_VERSION)
+            for request in derived.llm_requests:
+                requests[request.span_id] = request_row(request, contents)
+        except Exception as error:  # noqa: BLE001  the records are stored whatever the derivation makes of them
+            calls, requests = {}, {}
+            state.derive_error = clean_text(named(error))[:500]
+        self._seconds[trace_id] = time.perf_counter() - started
+        self._calls += calls.values()
+        self._requests += requests.values()
+        times = [row[_CALL_START] for row in calls.values()]
+        times += [row[_REQUEST_START] for row in requests.values()]
+        if times:
+            state.first_derived_ns, state.last_derived_ns = min(times), max(times)
+        return state
+
+    def _put_off(self, before: TraceState) -> TraceState:
+        """The state of a trace to be derived later. Its bounds may be too wide, never too narrow."""
+        name = before.trace_id
+        starts = [span.start_ns for span in self._spans.get(name, ())]
+        times = [log.time_ns for log in self._logs.get(name, ())]
+        return replace(
+            before,
+            spans=before.spans + self._new_spans[name],
+            logs=before.logs + self._new_logs[name],
+            first_start_ns=_least([before.first_start_ns, *starts]),
+            last_start_ns=_most([before.last_start_ns, *starts]),
+            first_log_ns=_least([before.first_log_ns, *times]),
+            last_log_ns=_most([before.last_log_ns, *times]),
+            stale=True,
+        )
+
+
+_CALL_START = list(CALL_COLUMNS).index("start_ns")
+_REQUEST_START = list(REQUEST_COLUMNS).index("start_ns")
+
+
+def _least(values: list[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _most(values: list[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def named(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return str(error).strip().split("\n", 1)[0]

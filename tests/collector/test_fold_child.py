@@ -1,0 +1,191 @@
+"""A server's fold with its decoding in a child process: the same tables, and no harm when the child dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import duckdb
+import pytest
+from store_tools import copy_spool, count, dump, put_segment, span_id, spans_payload
+
+from loopscope.collector import Folder, Spool, Store, _fold, _folder, fold
+from loopscope.collector._build import Limits
+from loopscope.collector._child import ChildBench
+from loopscope.guard import StoreError
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "t.duckdb")
+
+
+@pytest.fixture
+def server(store, monkeypatch):
+    """A server's folder that takes a child for everything."""
+    monkeypatch.setattr(_folder, "_CHILD_BYTES", 1)
+    folder = Folder(store, role="server", max_records=4)
+    yield folder
+    folder.retire()
+
+
+def tool(span, *, trace=1, **attributes):
+    fields = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", **attributes}
+    return {"trace": trace, "span": span, "start": 1_000 + span, "end": 2_000 + span, "attributes": fields}
+
+
+def fill(spool, segments=12):
+    for n in range(segments):
+        spans = [
+            tool(2 * n + k + 1, trace=n % 3 + 1, **{"gen_ai.tool.call.result": "r" * 400}) for k in (0, 1)
+        ]
+        payloads = [("traces", spans_payload(span)) for span in spans]
+        put_segment(spool, payloads, received_ns=n + 1, name=f"{n:03d}-h-1", meta={"dropped_spans": 1})
+
+
+def test_the_tables_are_the_same_as_without_a_child(store, server, tmp_path):
+    source = Spool(tmp_path / "source.duckdb")
+    fill(source)
+    (source.path / "004-bad.seg").write_bytes(b"garbage")
+    put_segment(source, [("traces", b"\xff\xff")], received_ns=5, name="005-worse")
+    plain = Store(tmp_path / "plain.duckdb")
+    for spool in (Spool(plain.path), Spool(store.path)):
+        copy_spool(source, spool)
+    expected = fold(plain)
+    assert server.try_fold() == expected
+    assert server._child is not None
+    assert dump(store) == dump(plain)
+    assert Spool(store.path).quarantined() == Spool(plain.path).quarantined()
+    assert expected.quarantined == 2
+
+
+def test_one_child_serves_many_folds(store, server):
+    pids = set()
+    for n in range(3):
+        Spool(store.path).write([("traces", spans_payload(tool(n + 1)))])
+        assert server.try_fold().spans == 1
+        pids.add(server._child.pid)
+    assert len(pids) == 1
+    assert count(store, "tool_call_rows") == 3
+
+
+def test_a_child_that_dies_is_replaced_and_nothing_is_lost(store, server):
+    spool = Spool(store.path)
+    spool.write([("traces", spans_payload(tool(1)))])
+    assert server.try_fold().segments == 1
+    os.kill(server._child.pid, signal.SIGKILL)
+    for n in range(2, 8):
+        spool.write([("traces", spans_payload(tool(n)))])
+    with pytest.raises(StoreError, match="ended with code -9"):
+        server.try_fold()
+    assert server.try_fold().segments == 6
+    assert count(store, "span_rows") == 7
+
+
+def test_segments_put_back_from_quarantine_are_taken_again(store, server):
+    spool = Spool(store.path)
+    path = spool.write([("traces", spans_payload(tool(1)))])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert server.try_fold().quarantined == 1
+    path.write_bytes(whole)
+    assert server.try_fold().spans == 1
+
+
+def test_what_the_database_refuses_is_told_by_segment(store, server, monkeypatch):
+    spool = Spool(store.path)
+    fill(spool, 6)
+    real = _fold.write_changes
+    refused = []
+
+    def fussy(con, changes, waiting):
+        if span_id(5) in changes.spans.column("span_id").to_pylist():
+            refused.append(changes.segments)
+            raise duckdb.ConversionException("not this one")
+        return real(con, changes, waiting)
+
+    monkeypatch.setattr(_fold, "write_changes", fussy)
+    assert server.try_fold().quarantined == 1
+    assert [name for name, _ in spool.quarantined()] == ["002-h-1.seg"]
+    assert count(store, "span_rows") == 10
+    assert len(refused) >= 2, "once together with others, once alone"
+    assert spool.pending() == []
+
+
+def test_the_child_ends_with_its_parent(store):
+    code = f"""
+        import sys
+        from loopscope.collector._child import ChildBench
+        bench = ChildBench({str(store.path)!r})
+        bench.reset()
+        print(bench.pid, flush=True)
+        sys.stdin.readline()
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    for _ in range(3000):
+        try:
+            os.kill(child, 0)
+            with open(f"/proc/{child}/stat", encoding="utf-8") as status:
+                if status.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    break
+        except (ProcessLookupError, FileNotFoundError):
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("the child lives on")
+
+
+def test_answers_come_to_their_questions_in_any_order(store):
+    fill(Spool(store.path), 3)
+    bench = ChildBench(store.path)
+    try:
+        bench.ask(Limits(1 << 20, 2))
+        first = bench.taken()
+        bench.ask(Limits(1 << 20, 2))
+        bench.finish({path.name for path in first.segments})  # asked while the batch is not yet fetched
+        second = bench.taken()
+        assert [path.name for path in first.segments + second.segments] == ["000-h-1.seg", "001-h-1.seg"]
+    finally:
+        bench.close()
+
+
+def test_a_small_backlog_needs_no_child(store):
+    Spool(store.path).write([("traces", spans_payload(tool(1)))])
+    folder = Folder(store, role="server")
+    assert folder.try_fold().spans == 1
+    assert folder._child is None
+    folder.retire()
+
+
+def test_agents_never_start_a_child(store, monkeypatch):
+    monkeypatch.setattr(_folder, "_CHILD_BYTES", 1)
+    Spool(store.path).write([("traces", spans_payload(tool(1)))])
+    folder = Folder(store, role="agent")
+    assert folder.try_fold().spans == 1
+    assert folder._child is None
+
+
+def test_an_idle_child_is_ended(store, server, monkeypatch):
+    monkeypatch.setattr(_folder, "_CHILD_IDLE", 0.0)
+    Spool(store.path).write([("traces", spans_payload(tool(1)))])
+    assert server.try_fold().spans == 1
+    child = server._child
+    stop = threading.Event()
+    stop.set()
+    server.run(stop, interval=0.001)
+    assert server._child is None
+    assert child._process.returncode == 0
