@@ -32,6 +32,7 @@ from ._exceptions import (
 from ._guard import Action, DuplicateCallGuard, Escalation, Verdict
 from ._guidance import ABORT_MARKER, GUIDANCE_MARKER, Guidance, strip_annotation
 from ._outcome import Classification, ErrorKind, Outcome, OutcomeFacts, classify_outcome
+from ._outcome_rules import OutcomeRule
 from ._override import Decision, OverrideAction, OverrideMessages, ReasonedOverrideGuard
 from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy, ToolRules
 from ._policy_words import describe_changes
@@ -57,6 +58,7 @@ __all__ = [
     "OtlpDecodeError",
     "Outcome",
     "OutcomeFacts",
+    "OutcomeRule",
     "OverrideAction",
     "OverrideMessages",
     "PolicyError",

@@ -163,10 +163,13 @@ class DuplicateCallGuard:
         """Judge a recorded call: its action and its count. Every knob of the policy is honoured.
 
         Feed the calls of one run (or trace, or session: the policy's scope) in the order of their
-        `seq`. Stored fingerprints and result hashes are used as far as the policy allows.
+        `seq`. Stored fingerprints and result hashes are used as far as the policy allows. Its
+        `outcome_rules` are asked again.
         """
         policy = self._policy
-        tool_name, arguments, output, outcome, agent, identity, result, recorded_verdict = call
+        tool_name, arguments, output, outcome, agent, identity, result, recorded_verdict = call[:8]
+        if policy.outcome_rules:
+            outcome, _ = policy.classify_recorded(call)
         if identity is None or policy.changes_fingerprints(tool_name):
             identity = policy.fingerprint(tool_name, arguments)
         if result is None or policy.changes_results(tool_name):

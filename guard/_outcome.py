@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ._envelope import failure_envelope
+
+if TYPE_CHECKING:
+    from ._outcome_rules import OutcomeRule
 
 __all__ = ["Classification", "ErrorKind", "Outcome", "OutcomeFacts", "classify_outcome"]
 
@@ -75,8 +80,11 @@ _SUCCESS = Classification(Outcome.SUCCESS)
 _UNDECIDED = Classification(None)
 
 
-def classify_outcome(facts: OutcomeFacts) -> Classification:
-    """Say what a call came to. The first rule that applies decides:
+def classify_outcome(
+    facts: OutcomeFacts, rules: Sequence[OutcomeRule] = (), tool_name: str | None = None
+) -> Classification:
+    """Say what a call came to. The first rule that applies decides; `rules` are asked first, in
+    their order, about the tool of this name. The built-in rules:
 
     1. Not failed, by status, flag or a failure envelope in the result: success. With the
        status unset, no sign of an error and no result: undecided.
@@ -87,6 +95,15 @@ def classify_outcome(facts: OutcomeFacts) -> Classification:
     4. An exception, or the text, by which a framework refuses arguments: a schema error.
     5. A general error.
     """
+    found = _classify(facts)
+    if not rules or found.outcome is None:
+        return found
+    from ._outcome_rules import apply_rules  # needs what only policies with rules need
+
+    return apply_rules(rules, tool_name, facts, found)
+
+
+def _classify(facts: OutcomeFacts) -> Classification:
     envelope = failure_envelope(facts.result)
     if envelope is None:
         if facts.failed is False:

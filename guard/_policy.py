@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
@@ -11,9 +11,10 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from ._canonical import DEFAULT_METADATA_KEYS, fingerprint, result_hash
+from ._canonical import DEFAULT_METADATA_KEYS, canonical_arguments, fingerprint, result_hash
 from ._exceptions import PolicyError
-from ._outcome import Outcome
+from ._outcome import Classification, ErrorKind, Outcome, OutcomeFacts
+from ._outcome_rules import OutcomeRule, apply_rules, check_rules
 from ._patterns import check_patterns
 from ._policy_checks import (
     check_bool,
@@ -24,6 +25,7 @@ from ._policy_checks import (
     show,
     tool_path,
 )
+from ._recorded import RecordedCall
 from ._result_view import ResultView
 
 __all__ = ["INHERIT", "GuardPolicy", "Inherit", "Scope", "Thresholds", "ToolPolicy", "ToolRules"]
@@ -131,6 +133,8 @@ class GuardPolicy:
             before these are compared. At most 16 (see docs/guard.md for what bounds them).
         shadow: decide and change nothing: verdicts are those of a guard at work, outputs come
             back untouched, there is no guidance, and the host is never told to stop.
+        outcome_rules: rules for what a call came to, asked in this order before the built-in
+            ones. At most 64, and 16 of them with a pattern.
 
     Raises:
         PolicyError: a threshold below 1, a nudge threshold that is not below the block
@@ -150,6 +154,7 @@ class GuardPolicy:
     ignored_result_keys: Collection[str] = frozenset()
     ignored_result_patterns: Collection[str] = ()
     shadow: bool = False
+    outcome_rules: Sequence[OutcomeRule] = ()
 
     _rules: Mapping[str, ToolRules] = field(init=False, repr=False, compare=False)
     _default: ToolRules = field(init=False, repr=False, compare=False)
@@ -164,6 +169,7 @@ class GuardPolicy:
         check_choice("scope", self.scope, ("run", "trace", "session"))
         check_bool("strip_annotations", self.strip_annotations)
         check_bool("shadow", self.shadow)
+        put(self, "outcome_rules", check_rules("outcome_rules", self.outcome_rules))
         if not isinstance(self.tools, Mapping):
             raise PolicyError(f"tools must map tool names to ToolPolicy, not be {show(self.tools)}")
         tools = {name: _checked(name, tool) for name, tool in self.tools.items()}
@@ -215,6 +221,29 @@ class GuardPolicy:
         """Does the policy compare results by something else than the result hashes in a store?"""
         return self.rules_for(tool_name).view is not None
 
+    def classify_recorded(self, call: RecordedCall) -> tuple[Outcome | None, ErrorKind | None]:
+        """What a recorded call came to by this policy: its outcome and, for failures, the kind.
+
+        What is recorded stands unless one of the `outcome_rules` applies. A call whose outcome is
+        not known stays unknown.
+
+        Raises:
+            ValueError: the recorded outcome or kind is none that there is.
+        """
+        outcome = None if call.outcome is None else Outcome(call.outcome)
+        kind = None if call.error_kind is None else ErrorKind(call.error_kind)
+        if not self.outcome_rules or outcome is None:
+            return outcome, kind
+        result = call.result
+        if result is not None and not isinstance(result, str):
+            result = canonical_arguments(result, metadata_keys=())
+        failed = outcome is not Outcome.SUCCESS
+        facts = OutcomeFacts(failed, result, call.error_message, call.error_type, None, call.http_status)
+        found = apply_rules(
+            self.outcome_rules, call.tool_name, facts, Classification(outcome, kind, call.http_status)
+        )
+        return found.outcome, found.kind
+
     @property
     def set_based(self) -> bool:
         """Can counts be had from fingerprints and result hashes per run alone?
@@ -223,12 +252,16 @@ class GuardPolicy:
         `strip_annotations` and `shadow` differ from the defaults. For any other policy fold the
         calls with `DuplicateCallGuard.observe_recorded`.
         """
-        return self.scope == "run" and all(
-            rules.error_thresholds is None
-            and rules.view is None
-            and not rules.resets
-            and rules.metadata_keys == self._default.metadata_keys
-            for rules in (self._default, *self._rules.values())
+        return (
+            self.scope == "run"
+            and not self.outcome_rules
+            and all(
+                rules.error_thresholds is None
+                and rules.view is None
+                and not rules.resets
+                and rules.metadata_keys == self._default.metadata_keys
+                for rules in (self._default, *self._rules.values())
+            )
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -316,6 +349,7 @@ _COUNTING_KEYS = (
     "strip_annotations",
     "ignored_result_keys",
     "ignored_result_patterns",
+    "outcome_rules",
 )
 _COUNTING_TOOL_KEYS = ("resets", "metadata_keys", "ignored_result_keys", "ignored_result_patterns")
 # Knobs that came after the first policies were hashed. Left out of hashes while they are at their
@@ -326,6 +360,7 @@ _LATER_DEFAULTS: dict[str, Any] = {
     "ignored_result_keys": [],
     "ignored_result_patterns": [],
     "shadow": False,
+    "outcome_rules": [],
 }
 
 _EARLY = object()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from ._canonical import DEFAULT_METADATA_KEYS
 from ._exceptions import PolicyError
 from ._outcome import Outcome
+from ._outcome_rules import OutcomeRule
 from ._policy import GuardPolicy, ToolPolicy
 from ._policy_checks import show, tool_path
 
@@ -40,6 +42,7 @@ _KEYS = (
     "scope",
     "shadow",
     "strip_annotations",
+    "outcome_rules",
     "tools",
 )
 _TOOL_KEYS = (
@@ -53,6 +56,7 @@ _TOOL_KEYS = (
     "ignored_result_keys",
     "ignored_result_patterns",
 )
+_RULE_KEYS = ("tool", "error_type", "http_status", "text_pattern", "on_success", "outcome", "kind")
 _DEFAULT_TOOL = ToolPolicy()
 
 
@@ -81,19 +85,36 @@ def _plain(key: str, value: Any) -> Any:
         return [outcome.value for outcome in Outcome if outcome in value]
     if key == "metadata_keys":
         return sorted(value - DEFAULT_METADATA_KEYS)
+    if key == "outcome_rules":
+        return [_rule_to_dict(rule) for rule in value]
     if isinstance(value, frozenset):
         return sorted(value)
     return list(value) if isinstance(value, tuple) else value
 
 
+def _rule_to_dict(rule: OutcomeRule) -> dict[str, Any]:
+    values = {key: getattr(rule, key) for key in _RULE_KEYS}
+    return {
+        key: str(value) if isinstance(value, StrEnum) else value
+        for key, value in values.items()
+        if value is not None and value is not False
+    }
+
+
 def policy_to_toml(policy: GuardPolicy) -> str:
     """The text of a policy file."""
     data = policy_to_dict(policy)
-    tools = data.pop("tools")
-    lines = [f"{key} = {_toml(value)}" for key, value in data.items()]
+    tools, rules = data.pop("tools"), data.pop("outcome_rules")
+    lines = _pairs(data)
+    for rule in rules:
+        lines += ["", "[[outcome_rules]]", *_pairs(rule)]
     for name, entry in tools.items():
-        lines += ["", f"[tools.{_toml(name)}]", *(f"{key} = {_toml(value)}" for key, value in entry.items())]
+        lines += ["", f"[tools.{_toml(name)}]", *_pairs(entry)]
     return "\n".join(lines) + "\n"
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_toml(value)}" for key, value in table.items()]
 
 
 def _toml(value: object) -> str:
@@ -151,7 +172,25 @@ def policy_from_dict(data: Mapping[str, Any]) -> GuardPolicy:
     if not isinstance(tools, Mapping):
         raise PolicyError(f"tools must be tables like [tools.search], not {show(tools)}")
     values = {key: _value("", key, value) for key, value in values.items()}
+    if "outcome_rules" in values:
+        values["outcome_rules"] = _rules(values["outcome_rules"])
     return GuardPolicy(**values, tools={name: _tool(name, entry) for name, entry in tools.items()})
+
+
+def _rules(entries: object) -> list[OutcomeRule]:
+    if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise PolicyError(f"outcome_rules must be tables, each below [[outcome_rules]], not {show(entries)}")
+    return [_rule(f"outcome_rules[{number}]", entry) for number, entry in enumerate(entries, 1)]
+
+
+def _rule(name: str, entry: Mapping[str, Any]) -> OutcomeRule:
+    _check_keys(f"{name}.", entry, _RULE_KEYS)
+    if "outcome" not in entry:
+        raise PolicyError(f"{name}: outcome is missing; write what the call counts as")
+    try:
+        return OutcomeRule(**entry)
+    except PolicyError as error:
+        raise PolicyError(f"{name}: {error}") from None
 
 
 def _tool(name: object, entry: object) -> ToolPolicy:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from ._outcome import Outcome
+from ._outcome_rules import OutcomeRule
 from ._policy import INHERIT, GuardPolicy, Inherit, ToolPolicy
 from ._policy_checks import show
 
@@ -55,6 +56,7 @@ def _of_policy(a: GuardPolicy, b: GuardPolicy) -> Iterator[str]:
             how = "are counted" if outcome in b.counted_outcomes else "are no longer counted"
             yield f"{name} {how} among the equal results."
     yield from (f"{_capital(sentence)}." for sentence in _of_names(a, b))
+    yield from _of_rules(a.outcome_rules, b.outcome_rules)
     if a.scope != b.scope:
         yield f"A count spans a {b.scope} instead of a {a.scope}."
     if a.shadow != b.shadow:
@@ -69,6 +71,38 @@ def _of_policy(a: GuardPolicy, b: GuardPolicy) -> Iterator[str]:
             if b.strip_annotations
             else "Replay compares results with the notes that were recorded in them."
         )
+
+
+def _of_rules(a: Sequence[OutcomeRule], b: Sequence[OutcomeRule]) -> Iterator[str]:
+    for rule in b:
+        if rule not in a:
+            yield f"New outcome rule: {_rule(rule)}."
+    for rule in a:
+        if rule not in b:
+            yield f"No longer an outcome rule: {_rule(rule)}."
+    if [rule for rule in a if rule in b] != [rule for rule in b if rule in a]:
+        yield "The outcome rules are asked in another order."
+
+
+def _rule(rule: OutcomeRule) -> str:
+    calls = "results" if rule.on_success else "failures"
+    if rule.tool is not None:
+        calls += f" of the tool {show(rule.tool)}"
+    if rule.on_success:
+        calls += f" that begin with {show(rule.text_pattern)}"
+    else:
+        met = [
+            f"{what} {show(value)}"
+            for what, value in (
+                ("the error type", rule.error_type),
+                ("the HTTP status", rule.http_status),
+                ("a text like", rule.text_pattern),
+            )
+            if value is not None
+        ]
+        calls += f" with {' and '.join(met)}" if met else ""
+    kind = "" if rule.kind is None else f" of the kind {rule.kind}"
+    return f"{calls} are {_OUTCOMES[rule.outcome].lower()}{kind}"
 
 
 def _of_tools(a: GuardPolicy, b: GuardPolicy) -> Iterator[str]:

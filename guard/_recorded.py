@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ._outcome import Outcome
+from ._outcome import ErrorKind, Outcome
 
 __all__ = ["RecordedCall"]
 
@@ -23,6 +23,11 @@ class RecordedCall(NamedTuple):
         fingerprint: the fingerprint as stored, of the present FINGERPRINT_VERSION.
         result_hash: the result hash as stored.
         recorded_verdict: "nudge" or "block" where a guard's note was taken off the result.
+        error_type: the class of the exception, as recorded. This and what follows, and `result`,
+            are needed only where the policy has `outcome_rules`.
+        error_message: the message of the exception, else of the status.
+        http_status: of a failure, where one is known.
+        error_kind: what a failed call failed of, as stored.
     """
 
     tool_name: str
@@ -33,3 +38,7 @@ class RecordedCall(NamedTuple):
     fingerprint: int | None = None
     result_hash: int | None = None
     recorded_verdict: str | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    http_status: int | None = None
+    error_kind: ErrorKind | str | None = None

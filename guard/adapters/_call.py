@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import Outcome, Verdict
 from . import _telemetry as telemetry
-from ._facts import failure_of, is_blocks, outcome_of, text_of, with_note
+from ._facts import CallFailure, failure_of, is_blocks, outcome_of, text_of, with_note
 
 if TYPE_CHECKING:
     from ._run import GuardedRun
@@ -128,7 +128,7 @@ class GuardedCall:
     def judge(self, text: str | None, *, failed: bool | None = False) -> Verdict:
         """Judge by the text that the model would be shown. The adapter attaches the note itself."""
         self._text = text
-        outcome = outcome_of(text, failed=failed)
+        outcome = self._outcome(text, failed=failed)
         if failed and self._span is not None:
             self._span.record_failure(None, None)
         return self._decide(text, outcome)
@@ -140,13 +140,20 @@ class GuardedCall:
         if self._span is not None:
             self._span.record_failure(error, failure)
         return self._decide(
-            failure.text if text is None else text, outcome_of(text, failed=True, failure=failure)
+            failure.text if text is None else text, self._outcome(text, failed=True, failure=failure)
         )
 
     def record(self, text: str | None) -> None:
         """Write what the model is shown; None: the text that was judged."""
         if self._span is not None:
             self._span.record_result(self._text if text is None else text)
+
+    def _outcome(
+        self, text: str | None, *, failed: bool | None, failure: CallFailure | None = None
+    ) -> Outcome | None:
+        return outcome_of(
+            text, failed=failed, failure=failure, policy=self.run.policy, tool_name=self.tool_name
+        )
 
     def _decide(self, text: str | None, outcome: Outcome | None) -> Verdict:
         if self.verdict is not None:

@@ -11,9 +11,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-from .. import Outcome, OutcomeFacts, canonical_arguments, classify_outcome
+from .. import GuardPolicy, Outcome, OutcomeFacts, canonical_arguments, classify_outcome
 
-__all__ = ["CallFailure", "failure_of", "is_blocks", "outcome_of", "text_of", "type_name", "with_note"]
+__all__ = [
+    "TOLD_FAILURE",
+    "CallFailure",
+    "failure_of",
+    "is_blocks",
+    "outcome_of",
+    "text_of",
+    "type_name",
+    "with_note",
+]
+
+TOLD_FAILURE = "tool_error"
+"""The `error.type` of a call that failed without an exception, as the conventions for MCP have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +74,26 @@ def _number(value: object) -> int | None:
 
 
 def outcome_of(
-    text: str | None, *, failed: bool | None, failure: CallFailure | None = None
+    text: str | None,
+    *,
+    failed: bool | None,
+    failure: CallFailure | None = None,
+    policy: GuardPolicy,
+    tool_name: str,
 ) -> Outcome | None:
-    """The outcome of a call by the rules that replay applies to its trace.
+    """The outcome of a call by the rules that replay applies to its trace, the policy's among them.
 
     Args:
         text: the result as text; None where there is none.
         failed: did the caller learn of a failure? None: it was not told.
         failure: the facts of the exception, where there was one.
+        policy: whose `outcome_rules` are asked first.
+        tool_name: the tool.
     """
     if failure is None:
-        return classify_outcome(OutcomeFacts(failed, text)).outcome
-    return classify_outcome(
-        OutcomeFacts(
+        facts = OutcomeFacts(failed, text, error_type=TOLD_FAILURE if failed else None)
+    else:
+        facts = OutcomeFacts(
             True,
             failure.text if text is None else text,
             failure.text,
@@ -82,7 +101,7 @@ def outcome_of(
             failure.jsonrpc_code,
             failure.http_status,
         )
-    ).outcome
+    return classify_outcome(facts, policy.outcome_rules, tool_name).outcome
 
 
 def text_of(value: object) -> str:

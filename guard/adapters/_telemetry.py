@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import Escalation, GuardPolicy, Verdict, result_hash
-from ._facts import CallFailure, type_name
+from ._facts import TOLD_FAILURE, CallFailure, type_name
 
 __all__ = [
     "OUTCOME",
@@ -179,7 +179,7 @@ class CallSpan:
 
         if error is not None and self._content:
             span.record_exception(error)
-        span.set_attribute("error.type", "tool_error" if failure is None else failure.type)
+        span.set_attribute("error.type", TOLD_FAILURE if failure is None else failure.type)
         said = storable(failure.text) if failure is not None and self._content else None
         span.set_status(Status(StatusCode.ERROR, said))
 

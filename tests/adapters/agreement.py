@@ -94,7 +94,8 @@ class Recorder:
     def folded(self, policy: GuardPolicy) -> list[tuple[str, int]]:
         """(action, count) of the recorded calls of a single run, by the guard's own fold over the store."""
         columns = (
-            "tool_name, arguments, result, outcome, agent_name, fingerprint, result_hash, recorded_verdict"
+            "tool_name, arguments, result, outcome, agent_name, fingerprint, result_hash, recorded_verdict, "
+            "error_type, error_message, http_status, error_kind"
         )
         with Store(self.db).lease() as con:
             rows = con.execute(f"SELECT {columns} FROM tool_calls ORDER BY seq").fetchall()

@@ -22,6 +22,7 @@ from loopscope.guard import (
     Guidance,
     LoopscopeError,
     Outcome,
+    OutcomeRule,
     PolicyError,
     ToolPolicy,
     result_hash,
@@ -323,6 +324,21 @@ def test_a_nested_run_counts_for_itself_and_is_silent_after_a_block(recorder):
     assert sorted(runs.values()) == ["inner", "inner", "outer"]
 
 
+def test_a_shadow_run_nested_behind_a_block_is_judged_as_replay_judges_it(recorder):
+    policy = GuardPolicy(shadow=True)
+    with GuardedRun(policy, agent="outer", tracer_provider=recorder.provider) as outer:
+        repeat(outer, 5)
+        with outer.tool_call("ask", {}) as call:
+            with outer.nested("inner") as inner:
+                repeat(inner, 2)
+            call.returned("done")
+    assert inner.outcome is None
+    assert inner.guard.after_block
+    actions = {(one.agent, one.tool): one.live for one in recorder.verdicts(policy)}
+    assert actions["inner", "search"] == ("after_block", 0)
+    agreed(recorder, policy)
+
+
 def test_a_tool_inside_of_its_own_wrapper_is_judged_once():
     with GuardedRun() as run:
         for _ in range(2):
@@ -535,6 +551,49 @@ def test_every_knob_counts_alike_live_and_offline(recorder, knob):
             run.call("fetch", {"q": "y"}, lambda number=number: fail(f"refused {number // 3}"))
     judged = recorder.verdicts(KNOBS[knob])
     assert [one.live for one in judged] == recorder.folded(KNOBS[knob])
+
+
+RULES = GuardPolicy(
+    outcome_rules=[
+        OutcomeRule(tool="grep", error_type="ExitError", outcome=Outcome.SUCCESS),
+        OutcomeRule(http_status=409, outcome=Outcome.SCHEMA_ERROR),
+        OutcomeRule(text_pattern="no such column", outcome=Outcome.SCHEMA_ERROR),
+        OutcomeRule(text_pattern="Error", on_success=True, outcome=Outcome.GENERAL_TOOL_ERROR),
+        OutcomeRule(error_type="tool_error", tool="told", outcome=Outcome.SCHEMA_ERROR),
+    ]
+)
+
+
+class ExitError(Exception):
+    status_code = None
+
+
+class ConflictError(Exception):
+    status_code = 409
+
+
+def test_outcome_rules_count_alike_live_and_offline(recorder):
+    def fail(error):
+        raise error
+
+    with GuardedRun(RULES, tracer_provider=recorder.provider) as run:
+        for _ in range(3):
+            grep = run.call("grep", {"q": "x"}, lambda: fail(ExitError("exit 1")))
+            other = run.call("sed", {"q": "x"}, lambda: fail(ExitError("exit 1")))
+            conflict = run.call("put", {"q": "x"}, lambda: fail(ConflictError("taken")))
+            query = run.call("sql", {"q": "x"}, lambda: fail(RuntimeError("no such column: a")))
+            lead = run.call("book", {"q": "x"}, lambda: "Error: no seats")
+            word = run.call("book", {"q": "y"}, lambda: "No Error")
+            block = run.call("book", {"q": "z"}, lambda: [{"type": "text", "text": "Error: full"}])
+            with run.tool_call("told", {"q": "x"}) as told:
+                told.returned("exit 2", failed=True)
+    nudged = [one.verdict.action for one in (grep, conflict, query, word, told) if one.verdict is not None]
+    assert nudged == [Action.NUDGE] * 5
+    assert [one.verdict.action for one in (other, lead, block)] == [Action.NOT_COUNTED] * 3
+    assert lead.is_error
+    assert not word.is_error
+    judged = recorder.verdicts(RULES)
+    assert [one.live for one in judged] == recorder.folded(RULES)
 
 
 def test_one_guard_for_several_runs(recorder):

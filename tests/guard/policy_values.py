@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from loopscope.guard import INHERIT, GuardPolicy, Outcome, ToolPolicy
+from loopscope.guard import INHERIT, ErrorKind, GuardPolicy, Outcome, OutcomeRule, ToolPolicy
 
 names = st.text(max_size=12)
 thresholds = st.one_of(st.none(), st.integers(1, 50))
@@ -37,6 +37,25 @@ def tool_policies(draw: st.DrawFn) -> ToolPolicy:
 
 
 @st.composite
+def outcome_rules(draw: st.DrawFn) -> OutcomeRule:
+    outcome = draw(st.sampled_from(list(Outcome)))
+    kinds = st.none() if outcome is Outcome.SUCCESS else st.none() | st.sampled_from(list(ErrorKind))
+    tool = draw(st.none() | st.text(min_size=1, max_size=12))
+    kind = draw(kinds)
+    if draw(st.booleans()):
+        pattern = draw(st.sampled_from(PATTERNS))
+        return OutcomeRule(outcome=outcome, kind=kind, tool=tool, text_pattern=pattern, on_success=True)
+    return OutcomeRule(
+        outcome=outcome,
+        kind=kind,
+        tool=tool,
+        error_type=draw(st.none() | st.text(min_size=1, max_size=12)),
+        http_status=draw(st.integers(100, 599)),
+        text_pattern=draw(st.none() | st.sampled_from(PATTERNS)),
+    )
+
+
+@st.composite
 def policies(draw: st.DrawFn) -> GuardPolicy:
     """Any policy."""
     return GuardPolicy(
@@ -49,6 +68,7 @@ def policies(draw: st.DrawFn) -> GuardPolicy:
         ignored_result_patterns=draw(patterns),
         scope=draw(st.sampled_from(["run", "trace", "session"])),
         shadow=draw(st.booleans()),
+        outcome_rules=draw(st.lists(outcome_rules(), max_size=3)),
         strip_annotations=draw(st.booleans()),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from loopscope.guard import (
     ErrorKind,
     GuardPolicy,
     Outcome,
+    OutcomeRule,
     PolicyError,
     ToolPolicy,
     describe_changes,
 )
+from loopscope.guard._outcome_rules import MAX_CHARS, MAX_RULES
 from loopscope.guard._patterns import MAX_PATTERNS, MAX_REPEAT, MAX_STEPS, MAX_TEXT
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -56,7 +59,8 @@ def test_the_policy_file_can_be_read_and_every_key_is_described():
             nudge_threshold=2, block_threshold=None, metadata_keys=frozenset({"description"})
         ),
     }
-    keys = [key for key in policy.to_dict() if key != "tools"]
+    keys = [key for key in policy.to_dict() if key not in ("tools", "outcome_rules")]
+    assert "| `[[outcome_rules]]` |" in POLICY
     assert all(f"| `{key}` |" in POLICY for key in keys)
     defaults = dict(re.findall(r"^\| `(\w+)` \| (\S.*?) \|", POLICY, re.MULTILINE))
     for line in GuardPolicy().to_toml().splitlines()[1:]:
@@ -73,6 +77,19 @@ def test_the_example_of_changes_gives_the_sentence_shown(tmp_path, monkeypatch):
     shown = re.findall(r'# \["(.*?)", …\]', POLICY)
     assert shown
     assert shown[0] in changes
+
+
+def test_the_outcome_rules_of_the_text_do_what_it_says(capsys):
+    policy = GuardPolicy.from_toml("version = 1\n" + blocks(POLICY, "toml")[1])
+    assert len(policy.outcome_rules) == 4
+    exec(blocks(POLICY, "python")[1], {"policy": policy})
+    shown = re.findall(r"print\(.*\)  # (.*)", blocks(POLICY, "python")[1])
+    assert capsys.readouterr().out.splitlines() == shown
+    text = " ".join(POLICY.split())
+    assert f"At most {MAX_RULES} rules, {MAX_PATTERNS} of them with a pattern" in text
+    assert f"the first {MAX_CHARS:,} characters" in text
+    for one in fields(OutcomeRule):
+        assert not one.init or f"| `{one.name}` |" in POLICY
 
 
 def test_what_bounds_a_pattern_is_what_the_text_says():

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from policy_values import policies
 
-from loopscope.guard import INHERIT, GuardPolicy, Outcome, ToolPolicy, describe_changes
+from loopscope.guard import (
+    INHERIT,
+    ErrorKind,
+    GuardPolicy,
+    Outcome,
+    OutcomeRule,
+    ToolPolicy,
+    describe_changes,
+)
 
 BASE = GuardPolicy(
     metadata_keys=["trace"],
@@ -45,6 +53,26 @@ def tools(**changes):
         ({"ignored_result_keys": ["ms"]}, ["The result key 'ms' is ignored."]),
         ({"ignored_result_patterns": ["a"]}, ["The result pattern 'b' is no longer ignored."]),
         ({"ignored_result_patterns": ["b", "a"]}, ["The result patterns are applied in another order."]),
+        (
+            {
+                "outcome_rules": [
+                    OutcomeRule(tool="fetch", http_status=409, outcome=Outcome.SCHEMA_ERROR),
+                    OutcomeRule(
+                        error_type="Busy",
+                        text_pattern="lock",
+                        outcome=Outcome.GENERAL_TOOL_ERROR,
+                        kind=ErrorKind.UNAVAILABLE,
+                    ),
+                    OutcomeRule(text_pattern="Error", on_success=True, outcome=Outcome.GENERAL_TOOL_ERROR),
+                ]
+            },
+            [
+                "New outcome rule: failures of the tool 'fetch' with the HTTP status 409 are schema errors.",
+                "New outcome rule: failures with the error type 'Busy' and a text like 'lock' "
+                "are general errors of the kind unavailable.",
+                "New outcome rule: results that begin with 'Error' are general errors.",
+            ],
+        ),
         ({"scope": "session"}, ["A count spans a session instead of a run."]),
         ({"shadow": True}, ["Shadow mode is on: the guard decides and changes nothing."]),
         (
@@ -69,6 +97,18 @@ def tools(**changes):
 )
 def test_changes_are_plain_sentences(knobs, says):
     assert describe_changes(BASE, replace(BASE, **knobs)) == says
+
+
+def test_outcome_rules_that_go_or_change_places():
+    one = OutcomeRule(tool="fetch", outcome=Outcome.SUCCESS)
+    other = OutcomeRule(http_status=409, outcome=Outcome.SCHEMA_ERROR)
+    before = GuardPolicy(outcome_rules=[one, other])
+    assert describe_changes(before, GuardPolicy(outcome_rules=[other])) == [
+        "No longer an outcome rule: failures of the tool 'fetch' are successes."
+    ]
+    assert describe_changes(before, GuardPolicy(outcome_rules=[other, one])) == [
+        "The outcome rules are asked in another order."
+    ]
 
 
 def test_names_from_a_file_cannot_break_a_line():
