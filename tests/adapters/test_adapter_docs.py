@@ -58,6 +58,7 @@ def test_every_block_has_its_test():
     assert {heading: len(blocks) for heading, blocks in sections().items() if blocks} == {
         "A run": 2,
         "A decorator": 1,
+        "The reasoned override": 1,
         "LangChain and LangGraph": 2,
         "Pydantic AI": 2,
         "OpenAI Agents SDK": 1,
@@ -81,6 +82,14 @@ def test_a_run(capsys):
 def test_the_decorator():
     names = execute(sections()["A decorator"][0])
     assert GUIDANCE_MARKER in names["shown"]
+
+
+def test_the_reasoned_override():
+    names = execute(sections()["The reasoned override"][0])
+    assert names["messages"][0] == names["messages"][2] == "sent to ann"
+    assert len(names["messages"]) == 3
+    assert (names["call"].verdict.action, names["call"].verdict.count) == ("allow", 2)
+    assert names["override"].stress > 0
 
 
 def test_langchain():
