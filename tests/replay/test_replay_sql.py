@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_corpus import corpus
 from replay_rows import SECOND, START, call, database
+from shared_corpus import corpus
 
 from loopscope.collector import Store, ToolCall, import_paths
 from loopscope.guard import GuardPolicy
