@@ -1,6 +1,6 @@
 """How fast the fold is, how long it holds the database, how many bytes a span takes.
 
-    python benchmarks/bench_fold.py [--spans 40000] [--requests 3000] [--profile]
+    python benchmarks/bench_fold.py [--spans 40000] [--requests 1000] [--child] [--profile]
 
 Three loads: tool spans of about 1.3 kB; those half and half (by bytes) with LLM requests of about 27 kB whose
 histories grow; agent traces of 41 spans with messages of 1.5 kB. Then small folds into the first database.
@@ -26,7 +26,7 @@ from pathlib import Path
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from loopscope.collector import Spool, Store, decode_traces, fold, read_segment
+from loopscope.collector import Folder, Spool, Store, decode_traces, fold, read_segment
 
 WORDS = (
     "the",
@@ -214,7 +214,9 @@ def report_holds(holds: list[float]) -> str:
     )
 
 
-def run(name: str, folder: Path, fill, amount: int, profile: cProfile.Profile | None) -> HoldMeter:
+def run(
+    name: str, folder: Path, fill, amount: int, *, child: bool, profile: cProfile.Profile | None
+) -> HoldMeter:
     store = HoldMeter(folder / f"{name}.duckdb")
     spool = Spool(store.path)
     writer = Writer(spool)
@@ -230,7 +232,8 @@ def run(name: str, folder: Path, fill, amount: int, profile: cProfile.Profile | 
     store.holds.clear()
     started, cpu = time.perf_counter(), time.process_time()
     with profile or nullcontext():
-        result = fold(store)
+        result = Folder(store, role="server").try_fold() if child else fold(store)
+    assert result is not None
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     size = os.path.getsize(store.path)
     megabytes = writer.bytes / 1e6
@@ -273,6 +276,7 @@ def main() -> None:
     parser.add_argument("--spans", type=int, default=40_000)
     parser.add_argument("--requests", type=int, default=1_000)
     parser.add_argument("--only", choices=["tools", "mixed", "agents"])
+    parser.add_argument("--child", action="store_true", help="decode in a child process, as a server does")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     profile = cProfile.Profile() if options.profile else None
@@ -285,7 +289,7 @@ def main() -> None:
     try:
         for name, (fill, amount) in loads.items():
             if options.only in (None, name):
-                store = run(name, folder, fill, amount, profile)
+                store = run(name, folder, fill, amount, child=options.child, profile=profile)
                 if name == "tools":
                     small_folds(store)
         print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

@@ -7,6 +7,7 @@ does.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -136,6 +137,9 @@ def main(descriptor: int, db_path: str) -> None:
     from ._otlp import decode_logs, decode_traces
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the parent decides
+    # A batch is tens of thousands of objects without cycles: looking through them again and again costs 8 %.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     connection = Connection(descriptor)
     spool = Spool(db_path)
     decoders = Decoders(decode_traces, decode_logs)
