@@ -104,7 +104,7 @@ def _sentence(figures: Figures, incidents: list[Found], seen: Coverage) -> str:
     if blind == seen.calls:
         return f"None of {plural(figures.calls, 'call')} could be judged: the recordings hold no content."
     loops = _loops(incidents)
-    part = f", of {seen.calls - blind:,} calls with recorded content" if blind else ""
+    part = f" ({seen.calls - blind:,} of {plural(seen.calls, 'call')} had content to judge)" if blind else ""
     if not loops:
         return f"None of {plural(figures.runs, 'run')} went in circles{part}."
     worst = loops[0]
