@@ -22,6 +22,6 @@ def reading(db: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     from ..collector import Folder, Store
 
     store = Store(db, create=False)
-    Folder(store, role="cli").try_fold()
+    Folder(store, role="cli").catch_up()
     with store.lease() as connection:
         yield connection
