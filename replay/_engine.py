@@ -6,11 +6,12 @@ and every policy of that rule only compares the counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..guard import DEFAULT_METADATA_KEYS, fingerprint, scope_key
+from ..guard import Thresholds
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._sql import arrow, filtered, sql_text
@@ -23,81 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIONS",
-    "OUTCOMES",
     "Judging",
     "VerdictChanges",
     "call_verdicts",
-    "count_calls",
     "verdict_changes",
 ]
 
 _FEW_RUNS = 1_000  # naming more of them takes longer than judging all
 
 ACTIONS = ("allow", "nudge", "block", "not_counted", "after_block")
-OUTCOMES = ("unknown", "success", "schema_error", "general_tool_error")
-
-
-def count_calls(facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, table: str) -> None:
-    """Make `table` in the facts' database: every call counted under the policy's counting rule."""
-    counted = [number for number, name in enumerate(OUTCOMES) if name in set(policy.counted_outcomes)]
-    extra = set(policy.metadata_keys) - DEFAULT_METADATA_KEYS
-    con = facts.cursor()
-    source = "facts"
-    if extra:
-        _rekey(facts, store, extra, con)
-        source = "rekeyed_facts"
-    # The note of a recorded guard was taken off the result. A policy that keeps it compares texts
-    # that hold a count, so they equal no other.
-    unlike = "FALSE" if policy.strip_annotations else "seen > 0"
-    known = "key IS NOT NULL AND result IS NOT NULL"
-    con.execute(
-        f"CREATE TEMP VIEW counting AS SELECT *, "  # noqa: S608 - numbers and fixed text only
-        f"{known} AND outcome IN ({', '.join(map(str, counted)) or 'NULL'}) IS TRUE AS counted, "
-        f"{known} AND outcome IN (1, 2) AND NOT truncated AS judgeable, "
-        f"{unlike} AS unlike FROM {source}"
-    )
-    con.execute(f"CREATE TABLE {table} AS {sql_text('calls')}")
-
-
-def _rekey(
-    facts: Facts, store: duckdb.DuckDBPyConnection, extra: set[str], con: duckdb.DuckDBPyConnection
-) -> None:
-    """Make the view `rekeyed_facts`: the facts with the keys that further metadata names give."""
-    import pyarrow as pa
-
-    names = DEFAULT_METADATA_KEYS | extra
-    changed: dict[int, int] = {}
-    texts = store.execute(sql_text("rekey_texts"), {"keys": sorted(extra)})
-    while batch := texts.fetchmany(10_000):
-        for old, tool_name, arguments in batch:
-            new = fingerprint(tool_name, arguments, metadata_keys=names)
-            if new is not None and new != old:
-                changed[old] = new
-    ids = pa.int64()
-    prints = pa.table({"fingerprint": pa.array(changed, ids), "changed": pa.array(changed.values(), ids)})
-    store.register("changed_prints", prints)
-    store.register("run_names", facts.runs)
-    try:
-        calls = arrow(store, sql_text("rekey_calls"))
-    finally:
-        store.unregister("changed_prints")
-        store.unregister("run_names")
-    scopes: dict[tuple[str, str | None, int], int] = {}
-    keys: list[int] = []
-    for scope in zip(
-        *(calls.column(name).to_pylist() for name in ("run_id", "agent_name", "changed")), strict=True
-    ):
-        key = scopes.get(scope)
-        if key is None:
-            key = scopes[scope] = scope_key(*scope)
-        keys.append(key)
-    rekeyed = pa.table({"run": calls.column("run"), "seq": calls.column("seq"), "key": pa.array(keys, ids)})
-    con.register("rekeyed", rekeyed)
-    con.execute(
-        "CREATE TEMP TABLE rekeyed_facts AS SELECT f.* REPLACE (coalesce(r.key, f.key) AS key) "
-        "FROM facts AS f LEFT JOIN rekeyed AS r ON r.run = f.run AND r.seq = f.seq"
-    )
-    con.unregister("rekeyed")
 
 
 class Judging:
@@ -115,14 +50,21 @@ class Judging:
     ) -> None:
         self.con = facts.cursor()
         table = facts.counted(store, policy)
-        self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {table} {_only(runs)}")  # noqa: S608
+        # A trace or session may hold other runs as well, and no run around it silences it.
+        alone = policy.scope == "run"
+        self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {table} {_only(runs if alone else None)}")  # noqa: S608
+        self.con.execute(f"CREATE TEMP VIEW nesting AS SELECT * FROM ancestors WHERE {alone}")  # noqa: S608
+        self.outcome_rules = policy.outcome_rules  # `calls` has outcomes and kinds as these say
         self.thresholds = thresholds(facts.tools, policy)
 
     def arrow(
         self, statement: str, params: Mapping[str, Any], where: str = "TRUE", base: str = "verdicts"
     ) -> pa.Table:
         """The answer of `sql/<statement>.sql` over `base`; `where` (of `fact_filter`) is what it reports."""
-        return arrow(self.con, filtered(statement, where, base), {**self.thresholds, **params})
+        query = filtered(statement, where, base)
+        wanted = set(re.findall(r"\$(\w+)", query))
+        given = {**self.thresholds, **params}
+        return arrow(self.con, query, {name: value for name, value in given.items() if name in wanted})
 
 
 def _only(runs: Iterable[int] | None) -> str:
@@ -133,14 +75,19 @@ def _only(runs: Iterable[int] | None) -> str:
     return f"WHERE run IN ({numbers}) OR run IN ({around})"
 
 
-def thresholds(tools: list[str], policy: GuardPolicy) -> dict[str, list[Any]]:
-    """Parameters of sql/verdicts.sql: one entry per tool."""
-    pairs = [policy.thresholds_for(name) for name in tools]
+def thresholds(tools: list[str], policy: GuardPolicy) -> dict[str, Any]:
+    """Parameters of sql/verdicts.sql."""
+    rules = [policy.rules_for(name) for name in tools]
+    errors = [one.error_thresholds or Thresholds(None, None) for one in rules]
     return {
         "tools": list(range(len(tools))),
-        "nudges": [_bounded(pair.nudge) for pair in pairs],
-        "blocks": [_bounded(pair.block) for pair in pairs],
-        "exempt": [policy.is_exempt(name) for name in tools],
+        "nudges": [_bounded(one.thresholds.nudge) for one in rules],
+        "blocks": [_bounded(one.thresholds.block) for one in rules],
+        "error_nudges": [_bounded(one.nudge) for one in errors],
+        "error_blocks": [_bounded(one.block) for one in errors],
+        "exempt": [one.exempt for one in rules],
+        "resets": [one.resets for one in rules],
+        "wide": policy.scope != "run",
     }
 
 
@@ -161,7 +108,7 @@ def call_verdicts(
     """One row per finished call, ordered by run and seq.
 
     Columns: trace_id, span_id, position, run_id, agent_name, tool_name, seq, turn, start_ns, end_ns,
-    outcome, error_kind, recorded_verdict, count, action (allow | nudge | block | not_counted |
+    outcome, error_kind (as recorded), recorded_verdict, count, action (allow | nudge | block | not_counted |
     after_block), judged (avoidable | lost | unjudged | NULL: not after a block), exact (BOOLEAN).
     """
     facts = facts_of(con)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..guard import GuardPolicy
+from ._counting import OUTCOMES
 from ._coverage import covered
-from ._engine import OUTCOMES, Judging
+from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._mask import mask_error

@@ -84,7 +84,7 @@ class Facts:
             rule = policy.rule_id
             table = self._rules.get(rule)
             if table is None:
-                from ._engine import count_calls
+                from ._counting import count_calls
 
                 table = f"calls_{rule}"
                 count_calls(self, store, policy, table)

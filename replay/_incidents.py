@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from ._engine import OUTCOMES, Judging
+from ._counting import OUTCOMES
+from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, runs_with
 from ._mask import mask, mask_error

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from ._counting import OUTCOMES
 from ._coverage import covered, runs_without_calls
-from ._engine import OUTCOMES, Judging
+from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._incidents import find_incidents
@@ -102,7 +103,8 @@ def _by(
     where += extra
     statement = filtered("base", where)
     base = facts.remember(
-        ("base", filters, by), lambda: rows(facts.cursor(), statement, {**params, "by": by})
+        ("base", filters, by, judging.outcome_rules),
+        lambda: rows(judging.con, statement, {**params, "by": by}),
     )
     touched = {row["label"]: row for row in judging.arrow("totals", {**params, "by": by}, where).to_pylist()}
     found: dict[int, tuple[Totals, Totals]] = {}

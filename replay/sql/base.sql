@@ -2,7 +2,7 @@
 SELECT label, count(DISTINCT run) AS runs, count(*) AS calls
 FROM (
     SELECT run, CASE $by WHEN 'tool' THEN tool WHEN 'outcome' THEN outcome WHEN 'kind' THEN kind ELSE 0 END AS label
-    FROM facts
+    FROM calls
     WHERE TRUE /* filter */
 ) AS labelled
 GROUP BY label

@@ -1,14 +1,18 @@
 -- One row per call: action, and the count as the guard reports it. After a block nothing is counted
--- any more: a call then has the count that its key had at the block.
+-- and nothing resets any more: a call then has the count that its slot had at the block.
 , at_block AS (
     SELECT
         *,
-        first_value(seq) OVER last_counted AS last_seq,
-        first_value(count) OVER last_counted AS last_count
+        first_value(counted AND NOT exempt AND ord <= blocked_at) OVER last_counted AS has_count,
+        first_value(count) OVER last_counted AS last_count,
+        first_value(resets_before) OVER last_counted AS last_resets,
+        first_value(successes_before) OVER last_counted AS last_successes,
+        count(CASE WHEN resets AND outcome = 1 AND ord <= blocked_at THEN 1 END) OVER (PARTITION BY unit) AS resets_then,
+        count(CASE WHEN outcome = 1 AND ord <= blocked_at THEN 1 END) OVER (PARTITION BY slot) AS successes_then
     FROM verdicts
     WINDOW last_counted AS (
-        PARTITION BY run, key
-        ORDER BY CASE WHEN seq <= coalesce(blocked_at, seq) THEN 0 ELSE 1 END, seq DESC
+        PARTITION BY slot, err
+        ORDER BY CASE WHEN counted AND NOT exempt AND ord <= blocked_at THEN 0 ELSE 1 END, ord DESC
         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
     )
 )
@@ -16,9 +20,10 @@ SELECT
     run,
     seq,
     CAST(CASE
-        WHEN exempt OR key IS NULL THEN 0
+        WHEN exempt OR slot IS NULL THEN 0
         WHEN action <> 4 THEN count
-        WHEN last_seq <= blocked_at THEN last_count
+        WHEN has_count AND (resets OR last_resets = resets_then) AND (NOT err OR last_successes = successes_then)
+            THEN last_count
         ELSE 0
     END AS INTEGER) AS count,
     action,

@@ -13,6 +13,7 @@ SELECT
     END AS TINYINT) AS outcome,
     CAST(CASE c.recorded_verdict WHEN 'nudge' THEN 1 WHEN 'block' THEN 2 ELSE 0 END AS TINYINT) AS seen,
     c.content_state = 'truncated' AS truncated,
+    c.fingerprint AS print,
     c.scope_key AS key,
     c.result_hash AS result,
     c.start_ns,

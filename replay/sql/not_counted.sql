@@ -2,7 +2,7 @@
 SELECT
     CASE
         WHEN exempt THEN 'exempt'
-        WHEN outcome = 3 AND NOT counts_errors THEN 'general_tool_error'
+        WHEN outcome = 3 AND NOT err AND NOT counts_errors THEN 'general_tool_error'
         WHEN outcome = 0 THEN 'no_outcome'
         WHEN key IS NULL THEN 'no_arguments'
         WHEN result IS NULL THEN 'no_result'

@@ -12,15 +12,12 @@ from replay_rows import START, call, database, number
 
 from loopscope.collector import ToolCall
 from loopscope.guard import (
-    ABORT_MARKER,
-    GUIDANCE_MARKER,
     DuplicateCallGuard,
     GuardPolicy,
     Outcome,
     PolicyError,
+    RecordedCall,
     ToolPolicy,
-    fingerprint,
-    result_hash,
 )
 from loopscope.replay import Filters, Totals, call_verdicts, replay, sweep
 
@@ -37,7 +34,7 @@ ARGUMENTS = (
     "plain text",
     None,
 )
-RESULTS = ("a", "b", "", None)
+RESULTS = ("a", "b", "", None, '{"at": 1, "v": 0}', '{"v": 0, "at": 2}', "took 1 s", "took 2 s")
 OUTCOMES = ("success", "success", "schema_error", "general_tool_error", None)
 
 
@@ -52,43 +49,53 @@ class Judged:
     after: str | None  # avoidable | lost | unjudged
 
 
+def units(calls: list[ToolCall], scope: str) -> dict[str, list[ToolCall]]:
+    """The calls that one guard watches, in the order in which units start; outer runs first."""
+    found: dict[str, list[ToolCall]] = {}
+    if scope == "run":
+        found = {run: [one for one in calls if one.run_id == run] for run in RUNS}
+    else:
+        for one in calls:
+            name = one.trace_id if scope == "trace" else one.session_id or f"run {one.run_id}"
+            found.setdefault(name, []).append(one)
+    return {name: mine for name, mine in found.items() if mine}
+
+
 def judge(calls: list[ToolCall], policy: GuardPolicy) -> list[Judged]:
-    """The definition: one guard for each run, fed in the order of counting, parents first."""
-    starts: dict[str, int] = {}
-    for one in calls:
-        starts[one.run_id] = min(starts.get(one.run_id, one.start_ns), one.start_ns)
+    """The definition: one guard for each unit, fed in the order of counting."""
     blocked_at: dict[str, int] = {}
     departed_at: dict[str, int] = {}
     judged: dict[int, Judged] = {}
-    for run in RUNS:
-        mine = [one for one in calls if one.run_id == run]
-        if not mine:
-            continue
-        around = [PARENTS.get(run)]
-        while around[-1] is not None:
-            around.append(PARENTS.get(around[-1]))
-        start = starts[run]
-        silent = any(start > blocked_at[name] for name in around if name in blocked_at)
-        exact = not any(start > departed_at[name] for name in around if name in departed_at)
+    known: set[tuple[object, ...]] = set()
+    found = units(calls, policy.scope)
+    for name, mine in found.items():
+        around: list[str] = []
+        outer = PARENTS.get(name)
+        while outer is not None and outer in found:  # nothing says what a run without calls lies in
+            around.append(outer)
+            outer = PARENTS.get(outer)
+        start = min(one.start_ns for one in mine)
+        silent = any(start > blocked_at[outer] for outer in around if outer in blocked_at)
+        exact = not any(start > departed_at[outer] for outer in around if outer in departed_at)
         guard = DuplicateCallGuard(policy, blocked=silent)
-        known: set[tuple[object, ...]] = set()
         for one in mine:
-            output = one.result
-            if output is not None and one.recorded_verdict and not policy.strip_annotations:
-                marker = GUIDANCE_MARKER if one.recorded_verdict == "nudge" else ABORT_MARKER
-                output = f"{output}\n\n{marker}\nnote {one.seq}"
-            verdict = guard.observe(
-                tool_name=one.tool_name,
-                arguments=one.arguments,
-                output=output,
-                outcome=one.outcome,
-                agent=one.agent_name,
+            action, count = guard.observe_recorded(
+                RecordedCall(
+                    one.tool_name,
+                    one.arguments,
+                    one.result,
+                    one.outcome,
+                    one.agent_name,
+                    one.fingerprint,
+                    one.result_hash,
+                    one.recorded_verdict,
+                )
             )
-            action = verdict.action.value
             key = (
+                one.run_id,
                 one.agent_name,
-                fingerprint(one.tool_name, one.arguments, metadata_keys=policy.metadata_keys),
-                result_hash(one.result),
+                policy.fingerprint(one.tool_name, one.arguments),
+                policy.result_hash(one.tool_name, one.result),
             )
             judgeable = one.outcome in ("success", "schema_error") and one.content_state == "full"
             after = None
@@ -96,13 +103,13 @@ def judge(calls: list[ToolCall], policy: GuardPolicy) -> list[Judged]:
                 after = "unjudged" if not judgeable else "avoidable" if key in known else "lost"
             if judgeable:
                 known.add(key)
-            judged[id(one)] = Judged(one, action, verdict.count, exact, after)
+            judged[id(one)] = Judged(one, action.value, count, exact, after)
             assert one.end_ns is not None
             if action == "block":
-                blocked_at[run] = one.end_ns
+                blocked_at[name] = one.end_ns
             if action in ("nudge", "block") and one.recorded_verdict != action and exact:
                 exact = False
-                departed_at[run] = one.end_ns
+                departed_at[name] = one.end_ns
     return [judged[id(one)] for one in calls]
 
 
@@ -145,6 +152,8 @@ def recordings(draw: st.DrawFn) -> list[ToolCall]:
             agent=draw(st.sampled_from(("a", "a", "b", None))),
             parent_run_id=PARENTS.get(run),
             recorded_verdict=draw(st.sampled_from((None, None, None, "nudge", "block"))),
+            trace_id=draw(st.sampled_from(("trace 1", "trace 1", "trace 2"))),
+            session_id=draw(st.sampled_from(("session 1", "session 1", None))),
         )
         if made.content_state == "full" and draw(st.integers(0, 9)) == 0:
             made.content_state = "truncated"
@@ -153,28 +162,43 @@ def recordings(draw: st.DrawFn) -> list[ToolCall]:
 
 
 thresholds = st.one_of(st.none(), st.integers(1, 6))
+ignored = {
+    "metadata_keys": st.sampled_from(((), (), ("page",), ("page", "deep"))),
+    "ignored_result_keys": st.sampled_from(((), (), ("at",))),
+    "ignored_result_patterns": st.sampled_from(((), (), (r"\d+ s",))),
+}
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> GuardPolicy:
+    """Any policy. Few knobs at a time are off their defaults, so that all kinds are common."""
     tools = {}
+    of_tool = {
+        "nudge_threshold": thresholds,
+        "block_threshold": thresholds,
+        "exempt": st.booleans(),
+        "error_nudge_threshold": thresholds,
+        "error_block_threshold": thresholds,
+        "resets": st.booleans(),
+        **ignored,
+    }
     for name in draw(st.lists(st.sampled_from(TOOLS), max_size=2, unique=True)):
-        knobs = {
-            "nudge_threshold": draw(thresholds),
-            "block_threshold": draw(thresholds),
-            "exempt": draw(st.booleans()),
-        }
-        kept = draw(st.sets(st.sampled_from(sorted(knobs)), min_size=1))
-        tools[name] = ToolPolicy(**{knob: value for knob, value in knobs.items() if knob in kept})
+        turned = draw(st.sets(st.sampled_from(sorted(of_tool)), min_size=1, max_size=4))
+        tools[name] = ToolPolicy(**{knob: draw(of_tool[knob]) for knob in sorted(turned)})
+    of_policy = {
+        "nudge_threshold": thresholds,
+        "block_threshold": thresholds,
+        "counted_outcomes": st.sets(st.sampled_from(list(Outcome)), max_size=3),
+        "scope": st.sampled_from(("run", "trace", "session")),
+        "strip_annotations": st.booleans(),
+        "error_nudge_threshold": thresholds,
+        "error_block_threshold": thresholds,
+        "shadow": st.booleans(),
+        **ignored,
+    }
+    turned = draw(st.sets(st.sampled_from(sorted(of_policy)), max_size=5))
     try:
-        return GuardPolicy(
-            nudge_threshold=draw(thresholds),
-            block_threshold=draw(thresholds),
-            counted_outcomes=draw(st.sets(st.sampled_from(list(Outcome)), max_size=3)),
-            tools=tools,
-            metadata_keys=draw(st.sampled_from(((), ("page",), ("page", "deep")))),
-            strip_annotations=draw(st.booleans()),
-        )
+        return GuardPolicy(tools=tools, **{knob: draw(of_policy[knob]) for knob in sorted(turned)})
     except PolicyError:
         return GuardPolicy(2, 4)
 
