@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.sdk.trace import TracerProvider
 
 from loopscope.collector import DuckDBSpanProcessor, Store, fold
-from loopscope.guard import DuplicateCallGuard, GuardPolicy, RecordedCall
+from loopscope.guard import GuardPolicy
 from loopscope.replay import call_verdicts
 
 ACTION = "loopscope.guard.action"
@@ -90,20 +90,6 @@ class Recorder:
         ]
         assert live == len(judged), (live, judged)
         return judged
-
-    def folded(self, policy: GuardPolicy) -> list[tuple[str, int]]:
-        """(action, count) of the recorded calls of a single run, by the guard's own fold over the store."""
-        columns = (
-            "tool_name, arguments, result, outcome, agent_name, fingerprint, result_hash, recorded_verdict, "
-            "error_type, error_message, http_status, error_kind"
-        )
-        with Store(self.db).lease() as con:
-            rows = con.execute(f"SELECT {columns} FROM tool_calls ORDER BY seq").fetchall()
-        guard = DuplicateCallGuard(policy)
-        return [
-            (str(action), count)
-            for action, count in (guard.observe_recorded(RecordedCall(*row)) for row in rows)
-        ]
 
 
 def agreed(recorder: Recorder, policy: GuardPolicy) -> list[tuple[str, str, int]]:

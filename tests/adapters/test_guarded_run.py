@@ -549,8 +549,7 @@ def test_every_knob_counts_alike_live_and_offline(recorder, knob):
                 run.call("write", {"q": "x"}, lambda: "written")
             run.call("fetch", {"q": "x"}, lambda: fail("refused"))
             run.call("fetch", {"q": "y"}, lambda number=number: fail(f"refused {number // 3}"))
-    judged = recorder.verdicts(KNOBS[knob])
-    assert [one.live for one in judged] == recorder.folded(KNOBS[knob])
+    assert agreed(recorder, KNOBS[knob])
 
 
 RULES = GuardPolicy(
@@ -592,8 +591,7 @@ def test_outcome_rules_count_alike_live_and_offline(recorder):
     assert [one.verdict.action for one in (other, lead, block)] == [Action.NOT_COUNTED] * 3
     assert lead.is_error
     assert not word.is_error
-    judged = recorder.verdicts(RULES)
-    assert [one.live for one in judged] == recorder.folded(RULES)
+    assert agreed(recorder, RULES)
 
 
 def test_one_guard_for_several_runs(recorder):
