@@ -249,8 +249,8 @@ class GuardPolicy:
         """Can counts be had from fingerprints and result hashes per run alone?
 
         True if only thresholds, exemptions, counted outcomes, the policy's own metadata keys,
-        `strip_annotations` and `shadow` differ from the defaults. For any other policy fold the
-        calls with `DuplicateCallGuard.observe_recorded`.
+        `strip_annotations` and `shadow` differ from the defaults. Any other policy needs
+        recorded texts, or puts calls of several runs together.
         """
         return (
             self.scope == "run"
