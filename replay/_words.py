@@ -28,6 +28,8 @@ __all__ = [
 Quote = Callable[[str], str]
 
 
+_ERROR = "general_tool_error"
+
 KIND_WORDS = {
     IncidentKind.LOOP: "Loop",
     IncidentKind.CYCLE: "Cycle",
@@ -94,7 +96,8 @@ def counterfactual(incident: Incident, policy: GuardPolicy, quote: Quote = str) 
         exempt = [tool for tool in incident.tools if policy.is_exempt(tool)]
         if len(exempt) == len(incident.tools):
             return "the policy exempts " + ", ".join(name_of(tool, "?", quote) for tool in exempt)
-        if incident.outcome is not None and incident.outcome not in policy.counted_outcomes:
+        apart = incident.outcome == _ERROR and policy.rules_for(incident.tool_name).error_thresholds
+        if incident.outcome is not None and incident.outcome not in policy.counted_outcomes and not apart:
             return f"{guard} would not have counted them, because it does not count such errors"
         return f"{guard} would have done nothing"
     done = []

@@ -398,6 +398,20 @@ def test_the_summary_counts_what_came_after() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (GuardPolicy(), "a guard at 3/5 would not have counted them, because it does not count such errors"),
+        (GuardPolicy(error_nudge_threshold=2), "a guard at 2/off would have nudged at call 2"),
+        (GuardPolicy(error_block_threshold=9), "a guard at off/9 would have done nothing"),
+        (GuardPolicy(counted_outcomes=["general_tool_error"]), "a guard at 3/5 would have nudged at call 3"),
+    ],
+)
+def test_the_summary_of_errors_speaks_of_the_thresholds_for_errors(policy: GuardPolicy, words: str) -> None:
+    con = database([call(outcome="general_tool_error", result="HTTP 503")] * 4)
+    assert words in incident_detail(con, find_incidents(con)[0].key, policy).summary
+
+
 def test_detail_takes_a_short_key_and_refuses_an_unknown_one() -> None:
     con = database([call()] * 3)
     (loop,) = find_incidents(con)
