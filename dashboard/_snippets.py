@@ -43,7 +43,11 @@ def grouped() -> dict[str, tuple[str, str, str]]:
         ),
         "No code": (
             "With the zero-code OpenTelemetry launcher:",
-            f"LOOPSCOPE_DB={db} OTEL_TRACES_EXPORTER=loopscope opentelemetry-instrument python agent.py",
+            # Without the two "none" the launcher looks for exporters that nobody installed, and records nothing.
+            "pip install opentelemetry-distro\n"
+            "OTEL_TRACES_EXPORTER=loopscope OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none \\\n"
+            f"LOOPSCOPE_DB={db} OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=10000 \\\n"
+            "    opentelemetry-instrument python agent.py",
             "bash",
         ),
         "Any language": (

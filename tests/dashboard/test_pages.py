@@ -84,6 +84,18 @@ def test_every_page_on_an_empty_store_teaches(tmp_path, visit, page):
     assert "loopscope import PATH… --db empty.duckdb" in texts(app)
 
 
+def test_the_way_without_code_is_the_documented_one(tmp_path, visit):
+    shown = texts(visit(tmp_path / "empty.duckdb", "health"))
+    command = (
+        "pip install opentelemetry-distro",
+        "OTEL_TRACES_EXPORTER=loopscope OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none \\",
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=10000 \\",
+        "    opentelemetry-instrument python agent.py",
+    )
+    for line in command:
+        assert line + "\n" in shown + "\n"
+
+
 def test_the_tuning_page_shows_what_replay_counts(samples_db, visit):
     with Store(samples_db).lease() as con:
         totals = replay(con, GuardPolicy()).totals
