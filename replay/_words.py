@@ -115,8 +115,10 @@ def counterfactual(incident: Incident, policy: GuardPolicy, quote: Quote = str) 
 
 
 def thresholds_of(incident: Incident, policy: GuardPolicy) -> str:
-    """ "3/5": nudge and block threshold that apply to the incident's first tool."""
-    nudge, block = policy.thresholds_for(incident.tool_name)
+    """Nudge and block threshold that apply to the incident's first tool, or to its errors: "3/5"."""
+    rules = policy.rules_for(incident.tool_name)
+    apart = rules.error_thresholds if incident.outcome == _ERROR else None
+    nudge, block = apart or rules.thresholds
     return f"{'off' if nudge is None else nudge}/{'off' if block is None else block}"
 
 
