@@ -60,7 +60,7 @@ def name_of(name: str | None, otherwise: str, quote: Callable[[str], str] = str,
 
 
 def plural(number: int, one: str, several: str | None = None) -> str:
-    """ "1 call", "2 calls"."""
+    """A number and its noun: "1 call", "2 calls"."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 

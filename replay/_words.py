@@ -40,7 +40,7 @@ KIND_WORDS = {
 
 
 def incident_title(incident: Incident, quote: Quote = str) -> str:
-    """ "Loop: support-bot / search_docs, 8 calls"."""
+    """Kind, agent, tools and calls: "Loop: support-bot / search_docs, 8 calls"."""
     tools = " → ".join(name_of(tool, "?", quote) for tool in incident.tools[:5])
     agent = name_of(incident.agent_name, "unnamed agent", quote)
     return f"{KIND_WORDS[incident.kind]}: {agent} / {tools}, {plural(incident.calls, 'call')}"

@@ -242,7 +242,7 @@ def _text(name: str, text: str | None, length: int | None) -> list[Block]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """ "1, 3–5" """
+    """Numbers as a reader writes them: "1, 3–5"."""
     parts: list[str] = []
     start = last = numbers[0]
     for number in [*numbers[1:], None]:
