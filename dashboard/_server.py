@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from starlette import websockets
 
 from ..collector import Folder, Store, otlp_app
 from ..guard import LoopscopeError, StoreBusyError
@@ -78,6 +80,7 @@ def serve(
             servers.append(page_server)
         stop = stop or threading.Event()
         cleanup.enter_context(_signals_set(stop))
+        cleanup.enter_context(_closed_tabs_unsaid())
         cleanup.enter_context(_folding(db_path))
         for server in servers:
             cleanup.enter_context(server.running(stop))
@@ -168,6 +171,22 @@ def _websocket_options() -> dict[str, Any]:
         "ws_ping_interval": 30.0,
         "ws_ping_timeout": 30.0,
     }
+
+
+@contextmanager
+def _closed_tabs_unsaid() -> Iterator[None]:
+    """Keep the traceback of a browser tab that was closed in the middle of a message off the terminal."""
+    logger = logging.getLogger("uvicorn.error")
+    logger.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    gone = getattr(websockets, "WebSocketDisconnected", None)  # absent from older versions of Starlette
+    return gone is None or not record.exc_info or not isinstance(record.exc_info[1], gone)
 
 
 @contextmanager

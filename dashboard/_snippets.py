@@ -43,7 +43,7 @@ def grouped() -> dict[str, tuple[str, str, str]]:
         ),
         "No code": (
             "With the zero-code OpenTelemetry launcher:",
-            # Without the two "none" the launcher looks for exporters that nobody installed, and records nothing.
+            # Without the two "none" the launcher looks for exporters nobody installed, and records nothing.
             "pip install opentelemetry-distro\n"
             "OTEL_TRACES_EXPORTER=loopscope OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none \\\n"
             f"LOOPSCOPE_DB={db} OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=10000 \\\n"

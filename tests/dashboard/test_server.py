@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -18,9 +19,10 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from starlette import websockets
 
 from loopscope.collector import DuckDBSpanProcessor, Spool, Store, fold
-from loopscope.dashboard import serve
+from loopscope.dashboard import _server, serve
 from loopscope.guard import LoopscopeError, StoreVersionError
 
 SERVER = """
@@ -263,6 +265,22 @@ def test_a_page_that_is_open_does_not_delay_the_end(start):
 
 
 # -- refusals, in this process --------------------------------------------------------------------
+
+
+def test_a_closed_tab_is_no_news_but_every_other_error_is():
+    gone = getattr(websockets, "WebSocketDisconnected", None) or pytest.skip("an older Starlette")
+    logger = logging.getLogger("uvicorn.error")
+
+    def told(error: Exception | None) -> bool:
+        exc_info = None if error is None else (type(error), error, None)
+        record = logger.makeRecord(
+            logger.name, logging.ERROR, "", 0, "Exception in ASGI application", (), exc_info
+        )
+        return bool(logger.filter(record))
+
+    with _server._closed_tabs_unsaid():
+        assert [told(one) for one in (gone("gone"), RuntimeError("gone"), None)] == [False, True, True]
+    assert told(gone("gone"))
 
 
 @pytest.mark.parametrize("option", ["port", "otlp_http_port"])
