@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 PORT   ?= 8501
+OTLP_PORT ?= 4318
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -34,7 +35,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 setup: $(VENV)/.dev
 
 demo: $(VENV)/.demo
-	$(BIN)/loopscope demo --port $(PORT)
+	$(BIN)/loopscope demo --port $(PORT) --otlp-http-port $(OTLP_PORT)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadfile

@@ -44,7 +44,7 @@ def replay(
     """Count what the guard would have done with the recorded calls."""
     from .. import replay as engine
 
-    rules = load_policy(policy, nudge, block)
+    rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
         result = engine.replay(connection, rules).to_json()
     if format is Format.JSON:
@@ -66,7 +66,9 @@ def replay(
     _print_coverage(result["coverage"])
     incidents_found = result["incidents"]
     if incidents_found:
-        console().print(f"\n{len(incidents_found):,} incidents; see them with: loopscope incidents --db {db}")
+        console().print(
+            f"\nIncidents: {len(incidents_found):,}; see them with: loopscope incidents --db {db}"
+        )
 
 
 def _policy_line(rules: Any) -> str:
@@ -113,7 +115,7 @@ def sweep(
     """Totals for every pair of thresholds; pairs with nudge ≥ block are left out."""
     from .. import replay as engine
 
-    rules = load_policy(policy)
+    rules = load_policy(db, policy)
     nudges, blocks = _range("--nudge", nudge), _range("--block", block)
     with reading(db) as connection:
         rows = [row.to_json() for row in engine.sweep(connection, rules, nudges, blocks)]
@@ -164,7 +166,7 @@ def incidents(
     kinds = [member.value for member in engine.IncidentKind]
     if kind is not None and kind not in kinds:
         raise LoopscopeError(f"--kind {kind!r}: there is no such kind; choose one of {', '.join(kinds)}")
-    rules = load_policy(policy, nudge, block)
+    rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
         found = [one.to_json() for one in engine.find_incidents(connection, policy=rules)]
     rows = [row for row in found if kind is None or row["kind"] == kind]
@@ -215,7 +217,7 @@ def errors(
     from .. import replay as engine
 
     with reading(db) as connection:
-        result = engine.error_breakdown(connection, policy=load_policy(policy)).to_json()
+        result = engine.error_breakdown(connection, policy=load_policy(db, policy)).to_json()
     rows = result["by_tool"]
     _print_rows(
         rows,

@@ -27,6 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 app.command("demo")(_demo.demo)
@@ -83,9 +84,10 @@ def _report_unexpected(error: Exception) -> int:
     if callable(usage):  # typer's own family: a wrong option, a missing argument
         context = getattr(error, "ctx", None)
         where = f" (see {context.command_path} --help)" if context is not None else ""
-        text = one_line(str(usage()))
-        if not text:  # `loopscope` alone: the help was asked for by saying nothing
+        if type(error).__name__ == "NoArgsIsHelpError":  # `loopscope` alone asks for the help
+            print(usage())  # noqa: T201
             return 0
+        text = one_line(str(usage()))
         print_error(text.rstrip(".") + where)
         return 2
     if os.environ.get("LOOPSCOPE_DEBUG"):

@@ -9,7 +9,7 @@ import typer
 
 from ._import import import_and_show
 from ._output import console
-from ._serve import Host, Port, ReceiverPort, run
+from ._serve import Host, Port, ReceiverPort, free, run
 
 __all__ = ["demo"]
 
@@ -23,6 +23,10 @@ def demo(
     """Import the sample traces into a database of their own and open the dashboard on it."""
     from ..sample_traces import files
 
+    if not free(host, otlp_http_port):
+        # A Collector or another viewer often has 4318, and the demo needs no receiver of a known port.
+        console().print(f"Port {otlp_http_port} is taken; the receiver of this demo takes a free one.")
+        otlp_http_port = 0
     # Importing again changes nothing, so a second demo keeps what was labelled or sent to the first.
     import_and_show(db, files())
     console().print(f"The samples are in {db}. Stop with Ctrl-C; delete the file to start afresh.")

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from ..guard import GuardPolicy, PolicyError
+from ._output import print_note
 
-__all__ = ["Db", "Format", "FormatOption", "PolicyFile", "default_db", "load_policy"]
+__all__ = ["Db", "Format", "FormatOption", "PolicyFile", "default_db", "load_policy", "saved_policy"]
 
 
 class Format(StrEnum):
@@ -40,15 +41,32 @@ Db = Annotated[
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
 PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="A guard policy file (TOML), as the dashboard saves it.")
+    Path | None,
+    typer.Option(
+        "--policy",
+        help="A guard policy file (TOML). Not given: the one that the dashboard saved beside the database, "
+        "else the defaults.",
+    ),
 ]
 
 
-def load_policy(file: Path | None, nudge: str | None = None, block: str | None = None) -> GuardPolicy:
-    """The policy of `file` (the default policy without one) with the thresholds given beside it.
+def saved_policy(db: Path) -> Path:
+    """Where the dashboard saves the policy: `LOOPSCOPE_POLICY`, else `<database>.policy.toml`."""
+    named = os.environ.get("LOOPSCOPE_POLICY")
+    return Path(named) if named else db.with_suffix(".policy.toml")
+
+
+def load_policy(
+    db: Path, file: Path | None, nudge: str | None = None, block: str | None = None
+) -> GuardPolicy:
+    """The policy of `file`, else the saved one, else the default, with the thresholds given beside it.
 
     `nudge` and `block` are whole numbers from 1, or "off". Raises PolicyError.
     """
+    if file is None and saved_policy(db).exists():
+        # The pages judge by this file; a command that did not would show other figures than they do.
+        file = saved_policy(db)
+        print_note(f"policy: {file}")
     policy = GuardPolicy.from_file(file) if file is not None else GuardPolicy()
     changes: dict[str, int | None] = {}
     if nudge is not None:

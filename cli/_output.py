@@ -20,7 +20,16 @@ from rich.text import Text
 
 _LAST_COLUMN = 24  # characters that the last column keeps before optional columns go
 
-__all__ = ["console", "one_line", "plain", "print_csv", "print_error", "print_json", "print_table"]
+__all__ = [
+    "console",
+    "one_line",
+    "plain",
+    "print_csv",
+    "print_error",
+    "print_json",
+    "print_note",
+    "print_table",
+]
 
 # C0 and C1 controls but tab and newline, line/paragraph separators, bidi marks and isolates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -48,6 +57,11 @@ def console() -> Console:
 def print_error(text: str) -> None:
     """One line on stderr."""
     print(f"loopscope: {one_line(text, 1000)}", file=sys.stderr)  # noqa: T201
+
+
+def print_note(text: str) -> None:
+    """One line on stderr that is no error: what a result rests on."""
+    print(one_line(text, 1000), file=sys.stderr)  # noqa: T201
 
 
 def print_json(value: object) -> None:

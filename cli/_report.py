@@ -44,7 +44,7 @@ def report(
     if format_name not in engine.FORMATS:
         endings = ", ".join(f".{name}" for name in engine.FORMATS)
         raise LoopscopeError(f"{output}: the ending chooses the format; use one of {endings}")
-    rules = load_policy(policy, nudge, block)
+    rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
         text = engine.report(connection, incident, rules, format_name, db=str(db))
     if output is None:

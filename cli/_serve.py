@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from typing import Annotated
 
 import typer
@@ -9,7 +11,7 @@ import typer
 from ..guard import LoopscopeError
 from ._options import Db
 
-__all__ = ["Host", "Port", "ReceiverPort", "run", "serve"]
+__all__ = ["Host", "Port", "ReceiverPort", "free", "run", "serve"]
 
 Host = Annotated[
     str,
@@ -34,6 +36,15 @@ def serve(
 ) -> None:
     """Run the dashboard and the OTLP/HTTP receiver on one database."""
     run(db, host=host, port=port, otlp_http_port=otlp_http_port, dashboard=dashboard)
+
+
+def free(host: str, port: int) -> bool:
+    """Whether a server could listen there; True for port 0 and for an address that cannot be told."""
+    try:
+        with socket.create_server((host, port)):
+            return True
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
 
 
 def run(db, **options) -> None:
