@@ -105,13 +105,24 @@ def _figures(shown: list[Incident], all_runs: int) -> None:
     with _ui.figures():
         _ui.figure("Incidents", f"{len(shown):,}", note=count(groups, "distinct fault"))
         _ui.figure("Runs affected", f"{runs:,}", note=f"of {count(all_runs, 'run')}")
-        _ui.figure("Calls for nothing", f"{repeated:,}", note="brought nothing new")
+        _ui.figure(
+            "Calls for nothing",
+            f"{repeated:,}",
+            note="brought nothing new",
+            help="Calls of these incidents that repeated an earlier one: all but the first, in a cycle all "
+            "but the first lap.",
+        )
         _ui.figure(
             "Tokens meanwhile",
             f"{spent:,}" if known else "unknown",
             note=f"recorded for {len(known):,} of {len(shown):,} incidents",
         )
-        _ui.figure("Soft failures", f"{soft:,}", note="the run ended OK all the same")
+        _ui.figure(
+            "Soft failures",
+            f"{soft:,}",
+            note="the run ended OK all the same",
+            help="Incidents whose run ended OK although it went in circles: its agent span reports no error.",
+        )
 
 
 def _take_away() -> None:

@@ -70,8 +70,22 @@ def _figures(seen: Overview) -> None:
     with _ui.figures():
         _ui.figure("Runs", f"{now.runs:,}", note=f"in {view.period}", good="", **delta("runs"))
         _ui.figure("Tool calls", f"{now.calls:,}", note=_ended(seen), good="", **delta("calls"))
-        _ui.figure("Runs with a loop", f"{now.runs_looping:,}", note=share, **delta("runs_looping"))
-        _ui.figure("Repeated calls", f"{now.repeated_calls:,}", note=repeated, **delta("repeated_calls"))
+        _ui.figure(
+            "Runs with a loop",
+            f"{now.runs_looping:,}",
+            note=share,
+            help="Runs with an incident of any kind but twin calls.",
+            **delta("runs_looping"),
+        )
+        _ui.figure(
+            "Repeated calls",
+            f"{now.repeated_calls:,}",
+            note=repeated,
+            help="Calls that brought the same result as the call before with the same arguments, those of "
+            "healthy polls included. Failed calls are not counted unless the policy counts them; "
+            "calls of exempt tools never are.",
+            **delta("repeated_calls"),
+        )
         _ui.figure(
             "Failed requests", f"{now.failed_requests:,}", note=_requests(now), **delta("failed_requests")
         )

@@ -108,6 +108,17 @@ def test_the_tuning_page_shows_what_replay_counts(samples_db, visit):
     assert totals.runs_blocked == sum(story["at_3_5"]["runs_blocked"] for story in stories())
 
 
+def test_figures_that_need_it_are_explained(samples_db, visit):
+    def helps(page: str) -> dict[str, str]:
+        return {metric.label: metric.help for metric in visit(samples_db, page).metric}
+
+    overview, incidents = helps("overview"), helps("incidents")
+    assert "twin calls" in overview["Runs with a loop"]
+    assert "healthy polls included" in overview["Repeated calls"]
+    assert "all but the first" in incidents["Calls for nothing"]
+    assert "ended OK" in incidents["Soft failures"]
+
+
 def test_a_slider_moves_the_figures_and_lists_what_changes(samples_db, visit):
     app = visit(samples_db, "tuning")
     assert "Nothing: the draft is the saved policy. Move a slider." in texts(app)
