@@ -24,7 +24,7 @@ def main() -> None:
             st.page_link("app_pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
             _ui.sentence("That incident is not in this database.")
             st.caption(
-                "Its traces may have been pruned, or the link belongs to another database. "
+                "The link may belong to another database, or calls that came in since changed the incident. "
                 "The database in use stands at the foot of the sidebar."
             )
             return
