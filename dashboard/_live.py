@@ -20,6 +20,9 @@ _EVERY = 0.5
 def sidebar(ask: _data.Reader, took: float) -> None:
     """Draw the foot. `took`: seconds of this rerun, which bound how soon the next may come."""
     saved = _policy.saved()
+    source = "saved" if saved.in_force else "defaults"
+    if saved.problem:
+        source += "; the policy file cannot be read"
     with st.sidebar:
         st.space("small")
         follow = st.toggle(
@@ -31,7 +34,7 @@ def sidebar(ask: _data.Reader, took: float) -> None:
         )
         st.caption(
             f":material/database: {lit(_data.database().name, 40)}  \n"
-            f":material/policy: {_policy.name(saved.policy)} ({'saved' if saved.exists else 'defaults'})  \n"
+            f":material/policy: {_policy.name(saved.policy)} ({source})  \n"
             f":material/update: as of {datetime.now(UTC):%H:%M:%S} UTC"
         )
     st.session_state["_seen"] = (ask.version, time.monotonic(), took)

@@ -26,6 +26,11 @@ class Saved:
     exists: bool
     problem: str | None  # why the file could not be used; the defaults are in force then
 
+    @property
+    def in_force(self) -> bool:
+        """Whether `policy` is what the file says, and not the defaults."""
+        return self.exists and self.problem is None
+
 
 def file() -> Path:
     """Where the policy is saved: `LOOPSCOPE_POLICY`, else `<database>.policy.toml`."""

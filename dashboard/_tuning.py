@@ -81,8 +81,10 @@ def _said(draft: GuardPolicy, now: ReplayResult, before: ReplayResult, saved: _p
         f"{count(totals.calls_avoidable, 'needless call')} spared, "
         f"{count(totals.calls_lost, 'useful one')} lost."
     )
-    name = "saved policy" if saved.exists else "default policy"
+    name = "saved policy" if saved.in_force else "default policy"
     if draft == saved.policy:
+        if saved.problem:
+            return f"{text} These are the defaults, in force because the policy file cannot be read."
         return f"{text} This is the {name}."
     ended = totals.runs_blocked - before.totals.runs_blocked
     lost = totals.calls_lost - before.totals.calls_lost
@@ -180,7 +182,7 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
     with left:
         st.code(draft.to_toml(), language="toml")
         with st.container(horizontal=True, gap="small"):
-            same = saved.exists and draft == saved.policy
+            same = saved.in_force and draft == saved.policy
             if st.button("Save policy", type="primary", icon=":material/save:", disabled=same, key="save"):
                 try:
                     draft.to_file(saved.path)
@@ -198,10 +200,13 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
                 on_click="ignore",
                 key="download_toml",
             )
-        st.caption(
-            f"Saved in {lit(saved.path, 200)}"
-            + ("" if saved.exists else " once you save it; defaults until then")
-        )
+        where = lit(saved.path, 200)
+        if saved.problem:
+            st.caption(f"Saving replaces the broken file {where}; defaults until then")
+        else:
+            st.caption(
+                f"Saved in {where}" + ("" if saved.exists else " once you save it; defaults until then")
+            )
     with right:
         st.caption("Load it in the agent:")
         st.code(_policy.loading_lines(saved.path), language="python", wrap_lines=True)

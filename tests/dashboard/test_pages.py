@@ -174,7 +174,23 @@ def test_a_policy_that_cannot_be_read_is_named_and_the_defaults_are_used(
     well(app)
     assert "The saved policy cannot be read" in texts(app)
     assert str(broken) in texts(app)
-    assert "nudge 3, block 5" in texts(app)
+    assert "nudge 3, block 5 (defaults; the policy file cannot be read)" in texts(app)
+
+
+def test_a_policy_that_cannot_be_read_is_repaired_by_saving(tmp_path, samples_db, visit, monkeypatch):
+    broken = tmp_path / "broken.toml"
+    broken.write_text("nudge_treshold = 3\n")
+    app = visit(samples_db, "tuning")
+    monkeypatch.setenv("LOOPSCOPE_POLICY", str(broken))
+    app.run()
+    assert "These are the defaults, in force because the policy file cannot be read." in texts(app)
+    assert "Saving replaces the broken file" in texts(app)
+    assert not app.button(key="save").disabled
+    app.button(key="save").click().run()
+    well(app)
+    assert GuardPolicy.from_file(broken) == GuardPolicy()
+    assert app.text[0].value.endswith("This is the saved policy.")
+    assert "nudge 3, block 5 (saved)" in texts(app)
 
 
 def test_calls_without_content_are_judged_none_of_n_and_the_setting_is_named(tmp_path, visit):
