@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 
 import streamlit as st
 
@@ -22,7 +24,8 @@ def endpoint() -> str | None:
 
 def grouped() -> dict[str, tuple[str, str, str]]:
     """Ways to bring data in, by name: what it is for, code, language of the code."""
-    db = _data.database().name
+    path = str(_data.database().absolute())  # these are run in other folders than the server's
+    db, text = shlex.quote(path), json.dumps(path, ensure_ascii=False)
     to = endpoint() or "http://127.0.0.1:4318"
     return {
         "Import files": (
@@ -32,13 +35,13 @@ def grouped() -> dict[str, tuple[str, str, str]]:
         ),
         "Python agent": (
             "In the agent, with any instrumentation that makes tool-call spans:",
-            f'from loopscope.collector import instrument\n\ninstrument("{db}")   # before the agent runs',
+            f"from loopscope.collector import instrument\n\ninstrument({text})   # before the agent runs",
             "python",
         ),
         "Own tracer provider": (
             "Where a tracer provider is set up already:",
             "from loopscope.collector import DuckDBSpanProcessor\n\n"
-            f'provider.add_span_processor(DuckDBSpanProcessor("{db}"))',
+            f"provider.add_span_processor(DuckDBSpanProcessor({text}))",
             "python",
         ),
         "No code": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import streamlit as st
@@ -212,7 +213,9 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
         st.code(_policy.loading_lines(saved.path), language="python", wrap_lines=True)
         st.caption("Check a trace file against it, in CI or on call:")
         st.code(
-            f"loopscope replay --db {_data.database().name} --policy {saved.path}",
+            shlex.join(
+                ("loopscope", "replay", "--db", str(_data.database().absolute()), "--policy", str(saved.path))
+            ),
             language="bash",
             wrap_lines=True,
         )

@@ -81,7 +81,18 @@ def test_every_page_on_the_samples(samples_db, visit, page):
 def test_every_page_on_an_empty_store_teaches(tmp_path, visit, page):
     app = visit(tmp_path / "empty.duckdb", page)
     well(app)
-    assert "loopscope import PATH… --db empty.duckdb" in texts(app)
+    assert f"loopscope import PATH… --db {tmp_path}/empty.duckdb\n" in texts(app)
+
+
+def test_snippets_name_the_database_from_any_folder(tmp_path, visit, monkeypatch):
+    (tmp_path / "my agent").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shown = texts(visit(Path("my agent/empty.duckdb"), "health"))
+    path = f"{tmp_path}/my agent/empty.duckdb"
+    assert f"--db '{path}'\n" in shown
+    assert f'instrument("{path}")' in shown
+    assert f'DuckDBSpanProcessor("{path}")' in shown
+    assert f"LOOPSCOPE_DB='{path}' " in shown
 
 
 def test_the_way_without_code_is_the_documented_one(tmp_path, visit):
