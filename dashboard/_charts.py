@@ -236,6 +236,7 @@ def _numbers(
 def _cells_to_click(figure: go.Figure, cells: Mapping[tuple[Any, Any], int], label: str) -> None:
     """Heatmap cells cannot be clicked; unseen marks over them can."""
     pairs = [pair for pair in cells if None not in pair]
+    one = label.replace("s ", " ", 1)  # "calls lost": "call lost"
     unseen = {"marker": {"opacity": 0}}
     figure.add_scatter(
         x=[nudge for nudge, _ in pairs],
@@ -245,8 +246,8 @@ def _cells_to_click(figure: go.Figure, cells: Mapping[tuple[Any, Any], int], lab
         selected=unseen,
         unselected=unseen,
         showlegend=False,
-        customdata=[cells[pair] for pair in pairs],
-        hovertemplate=f"nudge %{{x}}, block %{{y}}<br>%{{customdata:,}} {label}<extra></extra>",
+        customdata=[count(cells[pair], one, label) for pair in pairs],
+        hovertemplate="nudge %{x}, block %{y}<br>%{customdata}<extra></extra>",
     )
 
 

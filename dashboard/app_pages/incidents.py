@@ -13,6 +13,9 @@ from loopscope.replay import Incident
 
 view, saved = _filters.current_view(), _policy.saved()
 
+_WORST = {"twins": "are twin calls", "same_error": "is a repeated error"}
+"""Kinds whose names do not follow "is a"."""
+
 
 def main() -> None:
     key = st.query_params.get(_incident_table.PARAMETER)
@@ -70,10 +73,13 @@ def _worst(found: list[Incident]) -> str:
     what = " → ".join(plain(tool, 40) for tool in worst.tools[:4])
     runs = len({one.run_id for one in found})
     open_ones = sum(not one.resolved for one in found)
-    ended = f"{open_ones:,} ended their run unresolved" if open_ones else "all of them resolved"
+    ended = "resolved" if len(found) == 1 else "all of them resolved"
+    if open_ones:
+        ended = f"{open_ones:,} ended {'its run' if open_ones == 1 else 'their runs'} unresolved"
+    kind = _WORST.get(worst.kind) or f"is a {KIND_NAMES.get(worst.kind, worst.kind)}"
     return (
-        f"{count(len(found), 'incident')} in {count(runs, 'run')}, {ended}. The worst is a "
-        f"{KIND_NAMES.get(worst.kind, worst.kind)} of {who}{what}: "
+        f"{count(len(found), 'incident')} in {count(runs, 'run')}, {ended}. "
+        f"The worst {kind} of {who}{what}: "
         f"{count(worst.calls, 'call')}, {worst.repeated_calls:,} of them for nothing, "
         f"in {duration(worst.duration_ns)}."
     )
@@ -115,7 +121,7 @@ def _figures(shown: list[Incident], all_runs: int) -> None:
         _ui.figure(
             "Tokens meanwhile",
             f"{spent:,}" if known else "unknown",
-            note=f"recorded for {len(known):,} of {len(shown):,} incidents",
+            note=f"recorded for {len(known):,} of {count(len(shown), 'incident')}",
         )
         _ui.figure(
             "Soft failures",

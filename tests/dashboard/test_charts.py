@@ -107,7 +107,13 @@ def test_threshold_map_has_a_number_in_every_cell_and_a_place_to_click():
     assert sorted(note.text for note in figure.layout.annotations) == ["23", "24", "34"]
     clickable = figure.data[1]
     assert list(zip(clickable.x, clickable.y, strict=True)) == [(2, 3), (2, 4), (3, 4)]
+    assert list(clickable.customdata) == ["23 runs ended", "24 runs ended", "34 runs ended"]
     assert [trace.name for trace in figure.data[2:]] == ["draft", "saved"]
+
+
+def test_threshold_map_says_one_call():
+    figure = _charts.threshold_map(sweep((0,), (1,)), "runs_blocked", "calls lost", (0, 1), (0, 1))
+    assert list(figure.data[1].customdata) == ["1 call lost"]
 
 
 @pytest.mark.parametrize("draft", [(None, 4), (2, None), (9, 12)])

@@ -236,6 +236,23 @@ def test_an_incident_of_another_database_says_so(samples_db, visit):
     assert app.text[0].value == "That incident is not in this database."
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("twins", "The worst are twin calls of "),
+        ("same_error", "The worst is a repeated error of "),
+        ("retry_storm", "The worst is a retry storm of "),
+    ],
+)
+def test_the_sentence_of_one_incident_is_good_english(samples_db, visit, monkeypatch, kind, said):
+    with Store(samples_db).lease() as con:
+        one = next(found for found in replay(con, GuardPolicy()).incidents if found.kind == kind)
+    monkeypatch.setattr(_data.Reader, "incidents", lambda *_: [one])
+    sentence = visit(samples_db, "incidents").text[0].value
+    ended = "resolved" if one.resolved else "1 ended its run unresolved"
+    assert sentence.startswith(f"1 incident in 1 run, {ended}. {said}")
+
+
 def test_a_busy_database_says_so_and_offers_to_try_again(samples_db, visit):
     hold = (
         "import duckdb, sys; con = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
