@@ -18,22 +18,27 @@
     WHERE c.counted AND NOT t.exempt AND (c.count >= $lowest OR t.own_nudge OR c.err) AND TRUE /* filter */
 ),
 -- A run may lie in several units, of which some are stopped.
-touched AS (
-    SELECT DISTINCT s.cell, n.run FROM stops AS s JOIN nudged AS n ON n.unit = s.unit
-),
-stopped AS (
-    SELECT
-        t.cell,
-        t.run,
-        max(n.level) AS level,
-        coalesce(max(CASE WHEN s.ord IS NULL OR n.ord < s.ord THEN n.level END), 0) AS level_before
-    FROM touched AS t
-    JOIN nudged AS n ON n.run = t.run
-    LEFT JOIN stops AS s ON s.cell = t.cell AND s.unit = n.unit
-    GROUP BY t.cell, t.run
+unit_tops AS (
+    SELECT run, unit, max(level) AS level FROM nudged GROUP BY run, unit
 ),
 tops AS (
-    SELECT run, max(level) AS level FROM nudged GROUP BY run
+    SELECT run, max(level) AS level FROM unit_tops GROUP BY run
+),
+unit_tops_before AS (
+    SELECT s.cell, n.run, n.unit, coalesce(max(CASE WHEN n.ord < s.ord THEN n.level END), 0) AS level
+    FROM stops AS s
+    JOIN nudged AS n ON n.unit = s.unit
+    GROUP BY s.cell, n.run, n.unit
+),
+touched AS (
+    SELECT DISTINCT cell, run FROM unit_tops_before
+),
+stopped AS (
+    SELECT t.cell, t.run, max(u.level) AS level, max(coalesce(b.level, u.level)) AS level_before
+    FROM touched AS t
+    JOIN unit_tops AS u ON u.run = t.run
+    LEFT JOIN unit_tops_before AS b ON b.cell = t.cell AND b.run = t.run AND b.unit = u.unit
+    GROUP BY t.cell, t.run
 )
 SELECT CAST(NULL AS BIGINT) AS cell, level, count(*) AS calls, 0 AS runs FROM nudged GROUP BY level
 UNION ALL
