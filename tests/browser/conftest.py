@@ -40,7 +40,8 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
+# Playwright keeps an event loop running in this thread: it must end before other tests want their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium()
@@ -61,7 +62,7 @@ class Server:
     lines: list[str]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve() -> Iterator[Callable[[Path], Server]]:
     """Starts servers; all of them end with the session."""
     running: list[subprocess.Popen[str]] = []
