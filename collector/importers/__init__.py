@@ -1,7 +1,7 @@
 """Importing what people already have: OTLP files and chat transcripts."""
 
-from ._detect import FORMATS
 from ._import import Progress, import_paths
+from ._registry import FORMATS
 from ._report import Counts, FileReport, ImportReport, Skipped
 
 __all__ = ["FORMATS", "Counts", "FileReport", "ImportReport", "Progress", "Skipped", "import_paths"]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ...guard import ImportFileError, StoreBusyError, StoreError
 from .._fold import fold
@@ -17,10 +18,12 @@ from .._spool import Spool
 from .._store import Store
 from ._chats import conversations
 from ._counts import count_traces, fingerprints
-from ._detect import FORMATS, classify, container_of, looks_meant, not_a_trace
+from ._detect import FORMATS as PLAIN_FORMATS
+from ._detect import classify, container_of, looks_meant, not_a_trace
 from ._files import ByteSource, Candidate, find_files
 from ._json_stream import JsonValue, json_values
 from ._otlp import Part, json_parts, parts_of_request, proto_parts
+from ._registry import FORMATS, json_format, recognise
 from ._report import (
     FileReport,
     FormatError,
@@ -281,20 +284,32 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
         raise NotATraceError(error.what, where=error.where, hint=error.hint) from None
     if first is None:
         raise NotATraceError("nothing but empty lists and objects")
-    found = classify(first.value)
+    found = recognise(first.value)
     if format == "auto":
         if found is None:
             raise NotATraceError(not_a_trace(first.value))
         format = found
-    elif found is None or (found == "otlp-json") != (format == "otlp-json"):
+    elif not _readable_as(format, found, first.value):
         what = f"looks like {found}" if found else not_a_trace(first.value)
         raise NotATraceError(f"read as {format}, but it {what}" if found else what)
     report.format = format
     values = chain([first], values)
-    if format == "otlp-json":
+    if (own := json_format(format)) is not None:
+        yield from own.parts(values, skipped)
+    elif format == "otlp-json":
         yield from json_parts(values, skipped)
     else:
         yield from _chat_parts(_of_one_kind(values, found), format, skipped)
+
+
+def _readable_as(format: str, found: str | None, value: Any) -> bool:
+    """Whether a file that looks like `found` can be read as the format that the user named."""
+    own = json_format(format)
+    if own is not None:
+        return own.matches(value)
+    # A chat with the marks of a benchmark can be read as any chat.
+    chats = {name for name in PLAIN_FORMATS if not name.startswith("otlp-")}
+    return found == format or (found in chats and format in chats)
 
 
 def _of_one_kind(values: Iterable[JsonValue], kind: str) -> Iterator[JsonValue]:

@@ -1,0 +1,52 @@
+"""The formats of JSON files beyond OTLP and OpenAI chats: how each is recognised and read.
+
+A format is one entry here and one module. Recognition looks at the first JSON value of a file only, so
+what a format is told by must be in every value of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ._detect import FORMATS as PLAIN_FORMATS
+from ._detect import classify
+from ._json_stream import JsonValue
+from ._otlp import Part
+from ._report import SkipList
+
+__all__ = ["FORMATS", "JSON_FORMATS", "JsonFormat", "json_format", "recognise"]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """One format of JSON files."""
+
+    name: str  # as `--format` takes it and reports show it
+    # Whether a file whose first value (or list element) this is, is of the format. Never raises.
+    matches: Callable[[Any], bool]
+    # The requests of a file, of all its values. Raises FormatError with the place of what is wrong.
+    parts: Callable[[Iterable[JsonValue], SkipList], Iterator[Part]]
+    # A copy of spans that may have come in as they were recorded, too: those win over the copy.
+    copy: bool = False
+
+
+# Asked in this order, before the plain formats: the first that matches has the file.
+JSON_FORMATS: tuple[JsonFormat, ...] = ()
+
+_BY_NAME = {format.name: format for format in JSON_FORMATS}
+FORMATS: tuple[str, ...] = (*PLAIN_FORMATS, *_BY_NAME)
+
+
+def json_format(name: str) -> JsonFormat | None:
+    """The format of this name, None for the plain ones."""
+    return _BY_NAME.get(name)
+
+
+def recognise(value: Any) -> str | None:
+    """The format of a file whose first JSON value (or list element) is `value`; None: no trace."""
+    for format in JSON_FORMATS:
+        if format.matches(value):
+            return format.name
+    return classify(value)
