@@ -26,6 +26,7 @@ class Call:
     raw: Any = None  # the part of the message, None for one that a repair made
     id: str | None = None  # the id as it stands on the wire (unstripped); what a repair rewrites
     server: bool = False  # run by the provider itself (its result is not ours to give)
+    kind: str = ""  # where a format has several: custom_tool_call, local_shell_call, …; "" for the usual one
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Result:
     raw: Any = None
     id: str | None = None
     server: bool = False
+    kind: str = ""  # as of `Call`, the kind of result where it is not the usual one
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Other:
     empty: bool  # a text of white space only, or nothing
     raw: Any = None
     text: str | None = None  # of a text block
+    key: str = ""  # the key of the message it stands under where that is not the content
 
 
 Block = Call | Result | Other

@@ -1,0 +1,208 @@
+"""What all formats share: reading values of dicts and SDK objects, ids, stubs, the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from .._model import Call, Message, Other, Result
+from .._words import MessageFormat
+
+__all__ = [
+    "STUB_MARKER",
+    "STUB_TEXT",
+    "Format",
+    "Placement",
+    "get",
+    "id_variants",
+    "is_stub_content",
+    "is_stub_result",
+    "plain",
+    "rename_id",
+    "text_of",
+]
+
+STUB_MARKER = "[no result recorded]"
+"""How the text of a stub begins: the result of a call that has none, which no tool said."""
+
+STUB_TEXT = (
+    f"{STUB_MARKER} The call was interrupted, or its result was lost. Whether it took effect is not known."
+)
+
+# Stubs that other agents write into their histories.
+_FOREIGN_STUBS = ("[Result unavailable — see context summary above]",)
+_STUB_STARTS = (STUB_MARKER, *_FOREIGN_STUBS)
+
+
+def is_stub_result(text: object) -> bool:
+    """Is this text of a result a stub, that is, no outcome of a tool?"""
+    return isinstance(text, str) and text.lstrip()[:64].startswith(_STUB_STARTS)
+
+
+def is_stub_content(content: Any) -> bool:
+    """`is_stub_result` for the content of a result: text, or a list of blocks that begins with text."""
+    if type(content) is str:
+        return content.startswith(_STUB_STARTS)
+    if isinstance(content, list) and content:
+        return is_stub_result(get(content[0], "text"))
+    return False
+
+
+def get(raw: Any, key: str) -> Any:
+    """A member of a dict or of an SDK object; None where it has none."""
+    if isinstance(raw, Mapping):
+        return raw.get(key)
+    return getattr(raw, key, None)
+
+
+def plain(raw: Any) -> Any:
+    """A value of plain dicts and lists, as the SDK would send it. Plain dicts are copied one level deep."""
+    if isinstance(raw, Mapping):
+        return dict(raw)
+    dump = getattr(raw, "model_dump", None)
+    if callable(dump):
+        return dump(exclude_none=True)
+    if hasattr(raw, "__dict__"):
+        return {key: _deep(value) for key, value in vars(raw).items() if not key.startswith("_")}
+    return raw
+
+
+def _deep(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_deep(item) for item in value]
+    if isinstance(value, (str, int, float, bool, bytes, type(None), Mapping)):
+        return value
+    return plain(value)
+
+
+def id_variants(*texts: Any) -> tuple[str, ...]:
+    """All spellings under which these ids are known, stripped: each id, and the halves of `A|B`."""
+    found: dict[str, None] = {}
+    for text in texts:
+        if text is None or text == "":
+            continue
+        whole = str(text).strip()
+        if not whole:
+            continue
+        found[whole] = None
+        if "|" in whole:
+            for half in whole.split("|", 1):
+                if half.strip():
+                    found[half.strip()] = None
+    return tuple(found)
+
+
+def one_id(text: Any) -> tuple[str, ...]:
+    """`id_variants` of a single id, quick for the usual case."""
+    if type(text) is str and "|" not in text:
+        text = text.strip()
+        return (text,) if text else ()
+    return id_variants(text)
+
+
+def wire_text(text: Any) -> str | None:
+    return text if type(text) is str or text is None else str(text)
+
+
+def rename_id(text: str, new_head: str) -> str:
+    """Another id for a call; of a composite `A|B` the item half stays."""
+    _, bar, item = text.partition("|")
+    return f"{new_head}|{item.strip()}" if bar else new_head
+
+
+def text_of(raw: Any) -> str:
+    return raw if type(raw) is str else ""
+
+
+def parts_of(content: Any) -> Sequence[Any]:
+    """The blocks of a content that is a list; a single dict counts as a list of one."""
+    if isinstance(content, (list, tuple)):
+        return content
+    return () if content is None or isinstance(content, (str, bytes, int, float)) else (content,)
+
+
+def text_other(text: Any, raw: Any) -> Other:
+    return Other("text", not (type(text) is str and text.strip()), raw, text if type(text) is str else None)
+
+
+def merge(raw: Any, changes: dict[str, Any]) -> Any:
+    """`raw` itself where it holds these values, else a plain dict that does. None takes a key away."""
+    if raw is not None and all(get(raw, key) == value for key, value in changes.items()):
+        return raw
+    made = {} if raw is None else plain(raw)
+    for key, value in changes.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = value
+    return made
+
+
+Placement = Literal["after", "grouped", "anywhere"]
+
+
+class Format:
+    """How one provider family writes a history down.
+
+    `read` never raises, whatever it is given, and `write(read(raw, i)) is raw`. To change a message,
+    make a new one with `dataclasses.replace(message, blocks=…, changed=True)`; `write` looks at what
+    differs from `raw` and keeps every other key and block of it.
+    """
+
+    name: ClassVar[MessageFormat]
+    placement: ClassVar[Placement]
+    """Where results belong: each as a message of its own behind the turn ("after"), all of a turn in one
+    user message behind it ("grouped"), anywhere behind their call ("anywhere")."""
+    mixes: ClassVar[bool] = True  # grouped: results may share their message with other blocks
+    positional: ClassVar[bool] = False  # calls need no ids; results go by position and name
+    unique_items: ClassVar[bool] = False  # a message with an id of its own may stand there only once
+    wire_roles: ClassVar[frozenset[str]]  # other roles are refused
+    name_limit: ClassVar[int] = 64
+    name_letters: ClassVar[str] = "A-Za-z0-9_-"
+
+    def read(self, raw: Any, index: int | None) -> Message:
+        """One message of this format; `index` is its place in the history."""
+        raise NotImplementedError
+
+    def write(self, message: Message) -> Any:
+        """The message in this format: `message.raw` itself where nothing changed, else a plain dict."""
+        if not message.changed:
+            return message.raw
+        return self._written(message)
+
+    def stub(self, call: Call) -> Result:
+        """A result for a call that has none, marked as such."""
+        return Result(one_id(call.id), call.name, STUB_TEXT, None, True, None, call.id, kind=call.kind)
+
+    def result_messages(self, results: Sequence[Result]) -> list[Message]:
+        """Messages that carry these results."""
+        raise NotImplementedError
+
+    def rename_call(self, call: Call, new_id: str) -> Call:
+        """The call under another id."""
+        rest = tuple(one for one in call.ids if one not in id_variants(call.id))
+        return replace(call, id=new_id, ids=id_variants(new_id, *rest))
+
+    def rename_result(self, result: Result, new_id: str | None) -> Result:
+        """The result as that of another call id."""
+        return replace(result, id=new_id, ids=id_variants(new_id))
+
+    def text_block(self, text: str) -> Other:
+        """A block of text for a message of this format."""
+        return Other("text", not text.strip(), None, text)
+
+    def item_id(self, message: Message) -> str | None:
+        """The message's own id where the format refuses a second message of that id."""
+        return None
+
+    def can_stub(self, call: Call) -> bool:
+        """Can a stub stand for the result of this call?"""
+        return True
+
+    def needs_id(self, call: Call) -> bool:
+        """Must this call have an id?"""
+        return not self.positional
+
+    def _written(self, message: Message) -> Any:
+        raise NotImplementedError
