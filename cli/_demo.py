@@ -27,7 +27,8 @@ def demo(
         # A Collector or another viewer often has 4318, and the demo needs no receiver of a known port.
         console().print(f"Port {otlp_http_port} is taken; the receiver of this demo takes a free one.")
         otlp_http_port = 0
+    grpc_port = 4317 if free(host, 4317) else None
     # Importing again changes nothing, so a second demo keeps what was labelled or sent to the first.
     import_and_show(db, files())
     console().print(f"The samples are in {db}. Stop with Ctrl-C; delete the file to start afresh.")
-    run(db, host=host, port=port, otlp_http_port=otlp_http_port, dashboard=True)
+    run(db, host=host, port=port, otlp_http_port=otlp_http_port, otlp_grpc_port=grpc_port, dashboard=True)

@@ -1,4 +1,4 @@
-"""`loopscope serve`: the dashboard, the OTLP receiver and the folding of what comes in, in one process."""
+"""`loopscope serve`: the dashboard, the OTLP receivers and the folding of what comes in, in one process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import typer
 from ..guard import LoopscopeError
 from ._options import Db
 
-__all__ = ["Host", "Port", "ReceiverPort", "free", "run", "serve"]
+__all__ = ["GrpcPort", "Host", "Port", "ReceiverPort", "Token", "free", "run", "serve"]
 
 Host = Annotated[
     str,
     typer.Option(
-        help="Address to listen on. Anything but a loopback address opens your traces to the network."
+        help="Address to listen on. Anything but a loopback address opens your traces to the network"
+        " and needs a token."
     ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes a free one.")]
@@ -25,17 +26,53 @@ ReceiverPort = Annotated[
 ]
 
 
+def _port_or_none(value: str | int) -> int:
+    text = str(value).strip().lower()
+    try:
+        port = 0 if text == "none" else int(text)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise typer.BadParameter(f"{text!r} is no port: give a number up to 65535, or 0 or none for no gRPC")
+    return port
+
+
+GrpcPort = Annotated[
+    int,
+    typer.Option(
+        parser=_port_or_none, metavar="PORT", help="Port of the OTLP/gRPC receiver; 0 or none: no gRPC."
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        help="Ask senders for it as a bearer token, and browsers once as /?token=…; others see the"
+        " command line, so prefer the variable.  [env var: LOOPSCOPE_TOKEN]",
+    ),
+]
+
+
 def serve(
     db: Db,
     host: Host = "127.0.0.1",
     port: Port = 8501,
     otlp_http_port: ReceiverPort = 4318,
+    otlp_grpc_port: GrpcPort = 4317,
+    token: Token = None,
     dashboard: Annotated[
         bool, typer.Option("--dashboard/--no-dashboard", help="With or without the pages.")
     ] = True,
 ) -> None:
-    """Run the dashboard and the OTLP/HTTP receiver on one database."""
-    run(db, host=host, port=port, otlp_http_port=otlp_http_port, dashboard=dashboard)
+    """Run the dashboard and the OTLP receivers on one database."""
+    run(
+        db,
+        host=host,
+        port=port,
+        otlp_http_port=otlp_http_port,
+        otlp_grpc_port=otlp_grpc_port or None,
+        token=token,
+        dashboard=dashboard,
+    )
 
 
 def free(host: str, port: int) -> bool:

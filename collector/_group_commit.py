@@ -6,8 +6,9 @@ then go into the next one together. A lone request waits for nothing.
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from ._spool import Signal, Spool
 
@@ -24,70 +25,75 @@ class OverloadedError(Exception):
 class _Waiting:
     signal: Signal
     payload: bytes
-    done: asyncio.Future[None]
+    done: Future[None] = field(default_factory=Future)
 
 
 class GroupCommit:
-    """Writes payloads to the spool, from one event loop.
+    """Writes payloads to the spool, for any number of threads and event loops.
 
     Args:
         spool: where to.
-        max_waiting_bytes: beyond it `commit` raises OverloadedError at once.
+        max_waiting_bytes: beyond it `submit` raises OverloadedError at once.
     """
 
     def __init__(self, spool: Spool, max_waiting_bytes: int) -> None:
         self._spool = spool
         self._max_waiting_bytes = max_waiting_bytes
+        self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
         self._bytes = 0
-        self._writer: asyncio.Task[None] | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="loopscope-spool")
+        self._last: Future[None] | None = None  # the writer's present run; None: it has nothing to do
 
-    async def commit(self, signal: Signal, payload: bytes) -> None:
-        """Return when the payload is durable. Raises what `Spool.write` raised, or OverloadedError."""
-        if self._bytes + len(payload) > self._max_waiting_bytes and self._waiting:
-            raise OverloadedError
-        item = _Waiting(signal, payload, asyncio.get_running_loop().create_future())
-        self._waiting.append(item)
-        self._bytes += len(payload)
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_all())
-        await item.done
+    def submit(self, signal: Signal, payload: bytes) -> Future[None]:
+        """A future that is done when the payload is durable, or holds what `Spool.write` raised.
 
-    async def close(self) -> None:
+        Raises OverloadedError.
+        """
+        item = _Waiting(signal, payload)
+        item.done.set_running_or_notify_cancel()  # from here on it cannot be called back
+        with self._lock:
+            if self._waiting and self._bytes + len(payload) > self._max_waiting_bytes:
+                raise OverloadedError
+            self._waiting.append(item)
+            self._bytes += len(payload)
+            if self._last is None:
+                self._last = self._writer.submit(self._write_all)
+        return item.done
+
+    def close(self) -> None:
         """Wait for what is being written."""
-        if self._writer is not None:
-            await self._writer
+        with self._lock:
+            last = self._last
+        if last is not None:
+            last.result()
 
-    async def _write_all(self) -> None:
-        try:
-            while self._waiting:
-                group = self._next_group()
-                trouble: Exception | None = None
-                try:
-                    await asyncio.to_thread(
-                        self._spool.write,
-                        [(item.signal, item.payload) for item in group],
-                        meta={"writer": "receiver"},
-                    )
-                except Exception as error:  # noqa: BLE001  each request is told
-                    trouble = error
-                for item in group:
-                    self._bytes -= len(item.payload)
-                    if item.done.done():
-                        continue  # its client has gone
-                    if trouble is None:
-                        item.done.set_result(None)
-                    else:
-                        item.done.set_exception(trouble)
-        finally:
-            self._writer = None
+    def _write_all(self) -> None:
+        while group := self._next_group():
+            trouble: Exception | None = None
+            try:
+                self._spool.write(
+                    [(item.signal, item.payload) for item in group], meta={"writer": "receiver"}
+                )
+            except Exception as error:  # noqa: BLE001  each request is told
+                trouble = error
+            with self._lock:
+                self._bytes -= sum(len(item.payload) for item in group)
+            for item in group:
+                if trouble is None:
+                    item.done.set_result(None)
+                else:
+                    item.done.set_exception(trouble)
 
     def _next_group(self) -> list[_Waiting]:
         size = count = 0
-        for item in self._waiting:
-            if count and size + len(item.payload) > _SEGMENT_BYTES:
-                break
-            size += len(item.payload)
-            count += 1
-        group, self._waiting = self._waiting[:count], self._waiting[count:]
+        with self._lock:
+            for item in self._waiting:
+                if count and size + len(item.payload) > _SEGMENT_BYTES:
+                    break
+                size += len(item.payload)
+                count += 1
+            group, self._waiting = self._waiting[:count], self._waiting[count:]
+            if not group:
+                self._last = None
         return group

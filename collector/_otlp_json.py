@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -38,10 +38,11 @@ _STATUS_CODES = dict(trace_pb2.Status.StatusCode.items())
 _SEVERITIES = dict(logs_pb2.SeverityNumber.items())
 
 
-def traces_json_to_protobuf(obj: Any) -> bytes:
+def traces_json_to_protobuf(obj: Any, faults: list[str] | None = None) -> bytes:
     """Serialized ExportTraceServiceRequest for a decoded OTLP/JSON object (or a list of them).
 
-    Raises OtlpDecodeError where the object is not OTLP trace JSON.
+    Raises OtlpDecodeError where the object is not OTLP trace JSON. With `faults`, a span that cannot be read
+    is left out and the reason added there, one a span; without, it raises.
     """
     request = ExportTraceServiceRequest()
     for item in _requests(obj, ("resourceSpans", "resource_spans"), "trace"):
@@ -52,14 +53,14 @@ def traces_json_to_protobuf(obj: Any) -> bytes:
                 scope_spans = resource_spans.scope_spans.add()
                 _fill_scope(scope_spans.scope, raw_scope)
                 for raw_span in _list(raw_scope, "spans"):
-                    _fill_span(scope_spans.spans.add(), raw_span)
+                    _add(scope_spans.spans, _fill_span, raw_span, faults)
     return request.SerializeToString()
 
 
-def logs_json_to_protobuf(obj: Any) -> bytes:
+def logs_json_to_protobuf(obj: Any, faults: list[str] | None = None) -> bytes:
     """Serialized ExportLogsServiceRequest for a decoded OTLP/JSON object (or a list of them).
 
-    Raises OtlpDecodeError where the object is not OTLP log JSON.
+    Raises OtlpDecodeError where the object is not OTLP log JSON. `faults`: as for traces.
     """
     request = ExportLogsServiceRequest()
     for item in _requests(obj, ("resourceLogs", "resource_logs"), "log"):
@@ -70,8 +71,20 @@ def logs_json_to_protobuf(obj: Any) -> bytes:
                 scope_logs = resource_logs.scope_logs.add()
                 _fill_scope(scope_logs.scope, raw_scope)
                 for raw_record in _list(raw_scope, "logRecords", "log_records"):
-                    _fill_log(scope_logs.log_records.add(), raw_record)
+                    _add(scope_logs.log_records, _fill_log, raw_record, faults)
     return request.SerializeToString()
+
+
+def _add(
+    records: Any, fill: Callable[[Any, dict[str, Any]], None], raw: dict[str, Any], faults: list[str] | None
+) -> None:
+    try:
+        fill(records.add(), raw)
+    except OtlpDecodeError as error:
+        if faults is None:
+            raise
+        del records[-1]  # its neighbours are as good as before
+        faults.append(str(error))
 
 
 def _requests(obj: Any, keys: tuple[str, str], what: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""One process: the dashboard, the OTLP/HTTP receiver and the folding of what comes in."""
+"""One process: the dashboard, the OTLP receivers and the folding of what comes in."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import uvicorn
 from starlette import websockets
 
-from ..collector import Folder, Store, otlp_app
+from ..collector import Folder, Store
+from ..collector._grpc_receiver import GrpcMissingError, GrpcReceiver
+from ..collector._intake import TOKEN_VARIABLE, Intake
+from ..collector._receiver import http_app
 from ..guard import LoopscopeError, StoreBusyError
 
 if TYPE_CHECKING:
@@ -29,7 +33,6 @@ __all__ = ["serve"]
 
 DATABASE_VARIABLE = "LOOPSCOPE_DB"  # tells the pages which database to show
 ENDPOINT_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # and where to send spans
-RECEIVER_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # tells them where to send traces
 
 _GRACE_SECONDS = 1  # for open connections at the end
 _FIRST_LOOK_SECONDS = 2.0
@@ -42,6 +45,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8501,
     otlp_http_port: int = 4318,
+    otlp_grpc_port: int | None = None,
+    token: str | None = None,
     dashboard: bool = True,
     open_browser: bool = False,
     stop: threading.Event | None = None,
@@ -51,32 +56,38 @@ def serve(
 
     Args:
         db: the database file; made if absent.
-        host: address to listen on. Anything but a loopback address opens the traces to the network.
-        port, otlp_http_port: 0 takes a free one.
+        host: address to listen on. Anything but a loopback address opens the traces to the network, and
+            is refused without a token.
+        port, otlp_http_port, otlp_grpc_port: 0 takes a free one. None: no OTLP/gRPC. Where grpcio is not
+            installed that is said, and the rest runs.
+        token: what senders must show as a bearer token, and browsers once as `/?token=…`. By default
+            `LOOPSCOPE_TOKEN`, else none.
         dashboard: False runs the receiver and the folding alone, and needs no Streamlit.
         open_browser: open the dashboard in a browser.
         stop: ends the server when set, for callers that are not the main thread.
         announce: takes the lines that say what listens where; standard output otherwise.
 
-    Raises LoopscopeError: a port is taken, the address is not of this machine, Streamlit is
-    missing, or the database cannot be used.
+    Raises LoopscopeError: a port is taken, the address is not of this machine or needs a token, Streamlit
+    is missing, or the database cannot be used.
     """
     db_path = Path(db).expanduser().absolute()
     os.environ[DATABASE_VARIABLE] = str(db_path)
     before = set(threading.enumerate())
     say = announce or _print
     local = _is_local(host)
+    token = _token(token, host, local)
     with ExitStack() as cleanup:
         _check_database(db_path)
         receiver_socket = cleanup.enter_context(_listen(host, otlp_http_port, "--otlp-http-port"))
-        receiver = _Server(otlp_app(db_path, loopback_only=local), receiver_socket)
+        intake = Intake(db_path, token=token)
+        receiver = _Server(http_app(intake, loopback_only=local), receiver_socket)
         os.environ[ENDPOINT_VARIABLE] = receiver.url
-        os.environ[RECEIVER_VARIABLE] = receiver.url
+        grpc_receiver, no_grpc = _grpc_receiver(intake, host, otlp_grpc_port)
         servers = [receiver]
         page_server = None
         if dashboard:
             page_socket = cleanup.enter_context(_listen(host, port, "--port"))
-            page_server = _Server(_dashboard_app(page_socket, local), page_socket, websockets=True)
+            page_server = _Server(_dashboard_app(page_socket, local, token), page_socket, websockets=True)
             servers.append(page_server)
         stop = stop or threading.Event()
         cleanup.enter_context(_signals_set(stop))
@@ -84,16 +95,43 @@ def serve(
         cleanup.enter_context(_folding(db_path))
         for server in servers:
             cleanup.enter_context(server.running(stop))
-        say(_describe(db_path, receiver, page_server))
-        if not local:
-            say(f"Listening on {host}: whoever reaches this address can read your traces and send new ones.")
+        if grpc_receiver is not None:
+            cleanup.enter_context(grpc_receiver)
+        say(_describe(db_path, receiver, grpc_receiver, page_server, no_grpc))
+        if token is not None:
+            say(_about_token(host, local, page_server))
         if page_server is not None and open_browser:
-            webbrowser.open(page_server.url)
+            webbrowser.open(page_server.url + (f"/?{urlencode({'token': token})}" if token else ""))
         stop.wait()
         for server in servers:  # all at once; leaving the block then waits for each
             server.should_exit = True
     _leave_no_thread(before)
     return 0
+
+
+def _token(argument: str | None, host: str, local: bool) -> str | None:
+    """The token to ask for. Raises LoopscopeError where there must be one, or it could not be sent."""
+    token = (argument if argument is not None else os.environ.get(TOKEN_VARIABLE, "")).strip() or None
+    if token is None and not local:
+        raise LoopscopeError(
+            f"listening on {host} opens your traces to the network, which needs a token: set {TOKEN_VARIABLE}"
+            " or --token (any long random text), or listen on 127.0.0.1."
+        )
+    if token is not None and not all("!" <= character <= "~" for character in token):
+        raise LoopscopeError(
+            "the token goes into a header: letters, digits and signs of ASCII only, and no spaces."
+        )
+    return token
+
+
+def _grpc_receiver(intake: Intake, host: str, port: int | None) -> tuple[GrpcReceiver | None, str]:
+    """The OTLP/gRPC receiver, not started; or None, and why there is none although one was asked for."""
+    if port is None:
+        return None, ""
+    try:
+        return GrpcReceiver(intake, host, port), ""
+    except GrpcMissingError as error:
+        return None, str(error)
 
 
 # -- servers --------------------------------------------------------------------------------------
@@ -211,7 +249,7 @@ def _listen(host: str, port: int, option: str) -> Iterator[socket.socket]:
 # -- the Streamlit application --------------------------------------------------------------------
 
 
-def _dashboard_app(sock: socket.socket, local: bool) -> ASGIApp:
+def _dashboard_app(sock: socket.socket, local: bool, token: str | None) -> ASGIApp:
     try:
         from streamlit.starlette import App
         from streamlit.web import bootstrap
@@ -223,13 +261,17 @@ def _dashboard_app(sock: socket.socket, local: bool) -> ASGIApp:
     from starlette.middleware import Middleware
 
     from ..collector._loopback import LoopbackOnly
+    from ._access import TokenOnly
 
     host, port = sock.getsockname()[:2]
     app = App(
         Path(__file__).with_name("app.py"),
         # Outermost, so that a foreign page gets nothing at all; Streamlit would also ask a service
         # in the internet for this machine's address before it refuses one.
-        middleware=[Middleware(LoopbackOnly)] if local else [],
+        middleware=[
+            *([Middleware(LoopbackOnly)] if local else []),
+            *([Middleware(TokenOnly, token=token)] if token is not None else []),
+        ],
     )
     bootstrap.load_config_options(
         {
@@ -331,12 +373,33 @@ def _is_local(host: str) -> bool:
     return is_loopback(host)
 
 
-def _describe(db_path: Path, receiver: _Server, page_server: _Server | None) -> str:
+def _describe(
+    db_path: Path,
+    receiver: _Server,
+    grpc_receiver: GrpcReceiver | None,
+    page_server: _Server | None,
+    no_grpc: str,
+) -> str:
     lines = [f"Loopscope on {db_path}"]
     if page_server is not None:
         lines.append(f"  dashboard  {page_server.url}")
     lines.append(f"  OTLP/HTTP  {receiver.url}  (/v1/traces, /v1/logs)")
+    if grpc_receiver is not None:
+        lines.append(f"  OTLP/gRPC  {grpc_receiver.address}")
+    elif no_grpc:
+        lines.append(f"  OTLP/gRPC  off: {no_grpc}")
     lines.append("Ctrl-C stops.")
+    return "\n".join(lines)
+
+
+def _about_token(host: str, local: bool, page_server: _Server | None) -> str:
+    """How to show the token, which is not printed itself: what is printed ends up in logs."""
+    lines = (
+        [] if local else [f"Listening on {host}: who has the token can read your traces and send new ones."]
+    )
+    lines.append('Senders: OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20<token>"')
+    if page_server is not None:
+        lines.append(f"Pages: open {page_server.url}/?token=<token> once")
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -16,13 +17,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from starlette import websockets
+from starlette.responses import PlainTextResponse
 
 from loopscope.collector import DuckDBSpanProcessor, Spool, Store, fold
 from loopscope.dashboard import _server, serve
+from loopscope.dashboard._access import TokenOnly
 from loopscope.guard import LoopscopeError, StoreVersionError
 
 SERVER = """
@@ -31,7 +35,7 @@ import sys
 from loopscope.dashboard import serve
 from loopscope.guard import LoopscopeError
 try:
-    sys.exit(serve("traces.duckdb", port=0, otlp_http_port=0, dashboard={dashboard}))
+    sys.exit(serve("traces.duckdb", port=0, otlp_http_port=0, {options}dashboard={dashboard}))
 except LoopscopeError as error:
     sys.exit(f"refused: {{error}}")
 """
@@ -40,7 +44,7 @@ except LoopscopeError as error:
 class Server:
     """A server process in a folder, and where it listens."""
 
-    def __init__(self, folder: Path, *, dashboard: bool = False, before: str = "") -> None:
+    def __init__(self, folder: Path, *, dashboard: bool = False, before: str = "", options: str = "") -> None:
         self.db = folder / "traces.duckdb"
         home = folder / "home"
         known = {
@@ -49,7 +53,7 @@ class Server:
             if not key.startswith(("STREAMLIT_", "LOOPSCOPE_"))
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER.format(dashboard=dashboard, before=before)],
+            [sys.executable, "-c", SERVER.format(dashboard=dashboard, before=before, options=options)],
             cwd=folder,
             env=known | {"HOME": str(home)},
             stdout=subprocess.PIPE,
@@ -63,8 +67,8 @@ class Server:
                 break
 
     def url(self, what: str) -> str:
-        (found,) = (re.search(r"http://\S+", line) for line in self.told if line.startswith(f"  {what}"))
-        return found[0]
+        found = (re.search(r"http://\S+", line) for line in self.told if line.startswith(f"  {what}"))
+        return next(found)[0]
 
     def end(self, number: int = signal.SIGTERM) -> str:
         """Stop it; what it wrote to standard error."""
@@ -283,7 +287,7 @@ def test_a_closed_tab_is_no_news_but_every_other_error_is():
     assert told(gone("gone"))
 
 
-@pytest.mark.parametrize("option", ["port", "otlp_http_port"])
+@pytest.mark.parametrize("option", ["port", "otlp_http_port", "otlp_grpc_port"])
 def test_a_port_in_use_is_one_clear_line(tmp_path, option):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = {"port": 0, "otlp_http_port": 0} | {option: taken.getsockname()[1]}
@@ -323,16 +327,128 @@ def test_inside_of_another_program(tmp_path):
     assert told[0].startswith(f"Loopscope on {db}")
 
 
-def test_listening_beyond_this_machine_is_said(tmp_path, monkeypatch):
-    stop, told = threading.Event(), []
-    stop.set()
-    serve(
-        tmp_path / "traces.duckdb",
-        host="0.0.0.0",
-        port=0,
-        otlp_http_port=0,
-        dashboard=False,
-        stop=stop,
-        announce=told.append,
-    )
-    assert any("can read your traces" in line for line in told)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "203.0.113.7"])
+def test_beyond_this_machine_it_needs_a_token(tmp_path, monkeypatch, host):
+    monkeypatch.delenv("LOOPSCOPE_TOKEN", raising=False)
+    with pytest.raises(LoopscopeError, match="--token") as found:
+        serve(tmp_path / "traces.duckdb", host=host, port=0, otlp_http_port=0, dashboard=False)
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "traces.duckdb").exists()
+
+
+@pytest.mark.parametrize("token", ["two words", "schlüssel", "line\nbreak"])
+def test_a_token_that_fits_no_header(tmp_path, token):
+    with pytest.raises(LoopscopeError, match="the token"):
+        serve(tmp_path / "traces.duckdb", token=token, port=0, otlp_http_port=0, dashboard=False)
+
+
+@pytest.mark.parametrize("by", ["argument", "variable"])
+def test_with_a_token_it_listens_beyond_this_machine(tmp_path, monkeypatch, by):
+    if by == "variable":
+        monkeypatch.setenv("LOOPSCOPE_TOKEN", "s3cret")
+    else:
+        monkeypatch.delenv("LOOPSCOPE_TOKEN", raising=False)
+    stop, told, ready = threading.Event(), [], threading.Event()
+
+    def announce(text: str) -> None:
+        told.extend(text.splitlines())
+        if text.startswith("Listening"):
+            ready.set()
+
+    options = {"host": "0.0.0.0", "port": 0, "otlp_http_port": 0, "otlp_grpc_port": 0, "dashboard": False}
+    options |= {"stop": stop, "announce": announce, "token": "s3cret" if by == "argument" else None}
+    thread = threading.Thread(target=serve, args=(tmp_path / "traces.duckdb",), kwargs=options)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        assert any("can read your traces" in line for line in told)
+        assert not any("s3cret" in line for line in told)
+        http, grpc = (
+            next(line.split()[1] for line in told if f"OTLP/{way}" in line) for way in ("HTTP", "gRPC")
+        )
+        span = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "x", "endTimeUnixNano": "2"}
+        body = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+        assert httpx.post(f"{http}/v1/traces", json=body).status_code == 401
+        shown = {"authorization": "Bearer s3cret"}
+        assert httpx.post(f"{http}/v1/traces", json=body, headers=shown).status_code == 200
+        for headers, count in [({}, 0), (shown, 3)]:
+            exporter = GrpcSpanExporter(endpoint=grpc, insecure=True, headers=headers)
+            sent = calls(SimpleSpanProcessor(exporter), count or 1)
+            sent.shutdown()
+        _until(lambda: recorded(tmp_path / "traces.duckdb") == 3)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_pages_ask_for_the_token():
+    async def page(scope, receive, send) -> None:
+        await PlainTextResponse("the page")(scope, receive, send)
+
+    async def ask() -> None:
+        app = TokenOnly(page, "s3cret")
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://host:8501"
+        ) as client:
+            for path, headers in [
+                ("/", {}),
+                ("/?token=wrong", {}),
+                ("/?token=", {}),
+                ("/", {"authorization": "Bearer wrong"}),
+                ("/", {"authorization": "Basic s3cret"}),
+                ("/", {"cookie": "loopscope_access=s3cret"}),
+            ]:
+                response = await client.get(path, headers=headers)
+                assert (response.status_code, "the page" in response.text) == (401, False)
+            assert (await client.get("/", headers={"authorization": "bearer s3cret"})).text == "the page"
+            let_in = await client.get("http://host:8501//evil.example/incidents?token=s3cret&run=a%20b")
+            assert let_in.status_code == 303
+            assert let_in.headers["location"] == "/evil.example/incidents?run=a+b"
+            assert "s3cret" not in let_in.headers["set-cookie"]
+            assert "httponly" in let_in.headers["set-cookie"].lower()
+            assert (await client.get("/")).text == "the page"  # by its cookie
+
+    asyncio.run(ask())
+
+
+def test_a_websocket_without_the_token_is_closed():
+    sent = []
+
+    async def nothing(*_) -> None:
+        raise AssertionError("let in")
+
+    async def ask() -> None:
+        async def receive():
+            return {"type": "websocket.connect"}
+
+        async def send(message) -> None:
+            sent.append(message)
+
+        scope = {"type": "websocket", "path": "/", "query_string": b"token=s3cret", "headers": []}
+        await TokenOnly(nothing, "s3cret")(scope, receive, send)
+
+    asyncio.run(ask())
+    assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+# -- OTLP/gRPC ------------------------------------------------------------------------------------
+
+
+def test_spans_sent_by_grpc_become_calls(start):
+    server = start(options="otlp_grpc_port=0, ")
+    exporter = GrpcSpanExporter(endpoint=server.url("OTLP/gRPC"), insecure=True)
+    provider = calls(BatchSpanProcessor(exporter), 8)
+    assert provider.force_flush()
+    _until(lambda: recorded(server.db) == 8)
+    provider.shutdown()
+    assert server.end() == ""
+    assert server.process.returncode == 0
+
+
+def test_without_grpcio_the_rest_runs(start):
+    server = start(options="otlp_grpc_port=0, ", before="sys.modules['grpc'] = None")
+    (line,) = (line for line in server.told if "OTLP/gRPC" in line)
+    assert "grpcio" in line
+    assert "loopscope[server]" in line
+    assert httpx.get(server.url("OTLP/HTTP")).status_code == 200
+    assert server.end() == ""
