@@ -25,7 +25,7 @@ from ._clock import Clock, parse_time
 from ._pairing import Call, OpenCalls, as_text, calls_of, result_id
 from ._report import SkipList, printable
 
-__all__ = ["Conversation", "content_digest", "conversation_spans", "run_id"]
+__all__ = ["Conversation", "content_digest", "conversation_spans", "run_id", "set_attribute"]
 
 _RESULT_ROLES = ("tool", "function")
 _TIME_KEYS = ("timestamp", "created_at", "created")
@@ -88,8 +88,10 @@ class _Writer:
         )
         self._request = ExportTraceServiceRequest()
         resource_spans = self._request.resource_spans.add()
-        _set(resource_spans.resource, "service.name", conversation.service)
-        _set(resource_spans.resource, "loopscope.times", "recorded" if self._clock.recorded else "synthetic")
+        set_attribute(resource_spans.resource, "service.name", conversation.service)
+        set_attribute(
+            resource_spans.resource, "loopscope.times", "recorded" if self._clock.recorded else "synthetic"
+        )
         self._scope: ScopeSpans = resource_spans.scope_spans.add()
         self._scope.scope.name = TRANSCRIPT_SCOPE
         self._root_id = self._span_id("root", 0)
@@ -113,12 +115,12 @@ class _Writer:
         root = self._add("root", 0, "invoke_agent" if self._two_parties else "invoke_agent assistant")
         root.kind = Span.SPAN_KIND_INTERNAL
         root.start_time_unix_nano = self._clock.start
-        _set(root, "gen_ai.operation.name", "invoke_agent")
+        set_attribute(root, "gen_ai.operation.name", "invoke_agent")
         if not self._two_parties:
-            _set(root, "gen_ai.agent.name", "assistant")
-        _set(root, "loopscope.run.id", run_id(self._log, self._trace_id))
+            set_attribute(root, "gen_ai.agent.name", "assistant")
+        set_attribute(root, "loopscope.run.id", run_id(self._log, self._trace_id))
         for key, value in self._log.source.items():
-            _set(root, key, value)
+            set_attribute(root, key, value)
         if self._log.failure is not None:
             root.status.code = Status.STATUS_CODE_ERROR
             root.status.message = _utf8(self._log.failure)
@@ -135,18 +137,18 @@ class _Writer:
         chat.kind = Span.SPAN_KIND_CLIENT
         chat.start_time_unix_nano = self._clock.now
         chat.end_time_unix_nano = self._clock.tick(self._times[index])
-        _set(chat, "gen_ai.operation.name", "chat")
-        _set(chat, "gen_ai.agent.name", agent)
+        set_attribute(chat, "gen_ai.operation.name", "chat")
+        set_attribute(chat, "gen_ai.agent.name", agent)
         if model:
-            _set(chat, "gen_ai.request.model", model)
+            set_attribute(chat, "gen_ai.request.model", model)
         usage = message.get("usage")
         if isinstance(usage, dict):
             _set_count(chat, "gen_ai.usage.input_tokens", usage, "prompt_tokens", "input_tokens")
             _set_count(chat, "gen_ai.usage.output_tokens", usage, "completion_tokens", "output_tokens")
-        _set(chat, "gen_ai.input.messages", _json(self._unseen[party]))
-        _set(chat, "gen_ai.output.messages", _json([_own_message(message)]))
+        set_attribute(chat, "gen_ai.input.messages", _json(self._unseen[party]))
+        set_attribute(chat, "gen_ai.output.messages", _json([_own_message(message)]))
         if party in self._chats:
-            _set(chat, HISTORY_AFTER, self._chats[party].hex())
+            set_attribute(chat, HISTORY_AFTER, self._chats[party].hex())
         self._chats[party] = chat.span_id
         self._unseen[party] = []
         self._tell_the_other(party, message)
@@ -172,14 +174,14 @@ class _Writer:
         span.parent_span_id = self._root_id
         span.kind = Span.SPAN_KIND_INTERNAL
         span.start_time_unix_nano = self._clock.tick()
-        _set(span, "gen_ai.operation.name", "execute_tool")
-        _set(span, "gen_ai.tool.name", call.tool_name)
-        _set(span, "gen_ai.tool.type", "function")
-        _set(span, "gen_ai.agent.name", call.agent)
+        set_attribute(span, "gen_ai.operation.name", "execute_tool")
+        set_attribute(span, "gen_ai.tool.name", call.tool_name)
+        set_attribute(span, "gen_ai.tool.type", "function")
+        set_attribute(span, "gen_ai.agent.name", call.agent)
         if call.call_id is not None:
-            _set(span, "gen_ai.tool.call.id", call.call_id)
+            set_attribute(span, "gen_ai.tool.call.id", call.call_id)
         if call.arguments is not None:
-            _set(span, "gen_ai.tool.call.arguments", call.arguments)
+            set_attribute(span, "gen_ai.tool.call.arguments", call.arguments)
         self._open.add(call)
         self._opened.append(span)
 
@@ -199,10 +201,10 @@ class _Writer:
         span = self._opened[call.order]
         span.end_time_unix_nano = self._clock.tick(self._times[index])
         if content is not None:
-            _set(span, "gen_ai.tool.call.result", content)
+            set_attribute(span, "gen_ai.tool.call.result", content)
         failed = self._log.failed(message)
         if failed is not None:
-            _set(span, "loopscope.outcome.failed", failed)
+            set_attribute(span, "loopscope.outcome.failed", failed)
             if failed:
                 span.status.code = Status.STATUS_CODE_ERROR
 
@@ -211,9 +213,9 @@ class _Writer:
         span.trace_id = self._trace_id
         span.span_id = self._span_id(kind, index)
         span.name = _utf8(name)
-        _set(span, "loopscope.dialect", self._log.dialect)
+        set_attribute(span, "loopscope.dialect", self._log.dialect)
         if self._log.session_id is not None:
-            _set(span, "gen_ai.conversation.id", self._log.session_id)
+            set_attribute(span, "gen_ai.conversation.id", self._log.session_id)
         return span
 
     def _span_id(self, kind: str, index: int) -> bytes:
@@ -305,7 +307,7 @@ def _utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _set(target: Any, key: str, value: str | bool | int | float) -> None:
+def set_attribute(target: Any, key: str, value: str | bool | int | float) -> None:
     pair = target.attributes.add()
     pair.key = key
     if isinstance(value, bool):
@@ -322,5 +324,5 @@ def _set_count(span: Span, attribute: str, usage: dict[str, Any], *keys: str) ->
     for key in keys:
         value = usage.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
-            _set(span, attribute, value)
+            set_attribute(span, attribute, value)
             return
