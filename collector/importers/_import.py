@@ -197,10 +197,15 @@ class _Importer:
 
     def _write(self, number: int, stage: Stage) -> None:
         written: list[Path] = []
-        meta = {"source": "import", "file": self._report.files[number].path.name[:200]}
+        report = self._report.files[number]
+        meta = {"source": "import", "file": report.path.name[:200]}
+        own = json_format(report.format or "")
+        # What an export tells of a span is less than what was recorded of it. A time before all others, and
+        # still in the order of importing: the record wins over the export, a later export over an earlier.
+        received = time.time_ns() // 1000 if own is not None and own.copy else None
         try:
             for portion in stage.segments():
-                written.append(self._spool.write(portion, meta=meta))
+                written.append(self._spool.write(portion, meta=meta, received_ns=received))
                 self._segments[written[-1].name] = (number, sum(len(data) for _, data in portion))
         except BaseException:  # the disk is full, or the user had enough: as little as possible stays of it
             for path in written:
@@ -299,7 +304,7 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
     elif format == "otlp-json":
         yield from json_parts(values, skipped)
     else:
-        yield from _chat_parts(_of_one_kind(values, found), format, skipped)
+        yield from _chat_parts(_of_one_kind(values, found or format), format, skipped)
 
 
 def _readable_as(format: str, found: str | None, value: Any) -> bool:

@@ -12,8 +12,13 @@ from typing import Any
 
 from ._detect import FORMATS as PLAIN_FORMATS
 from ._detect import classify
+from ._jaeger import jaeger_parts, matches_jaeger
 from ._json_stream import JsonValue
+from ._langfuse import langfuse_parts, matches_langfuse
+from ._langsmith import langsmith_parts, matches_langsmith
+from ._mlflow import matches_mlflow, mlflow_parts
 from ._otlp import Part
+from ._phoenix import matches_phoenix, phoenix_parts
 from ._report import SkipList
 
 __all__ = ["FORMATS", "JSON_FORMATS", "JsonFormat", "json_format", "recognise"]
@@ -33,7 +38,13 @@ class JsonFormat:
 
 
 # Asked in this order, before the plain formats: the first that matches has the file.
-JSON_FORMATS: tuple[JsonFormat, ...] = ()
+JSON_FORMATS: tuple[JsonFormat, ...] = (
+    JsonFormat("langfuse", matches_langfuse, langfuse_parts, copy=True),
+    JsonFormat("langsmith", matches_langsmith, langsmith_parts, copy=True),
+    JsonFormat("mlflow", matches_mlflow, mlflow_parts, copy=True),
+    JsonFormat("phoenix", matches_phoenix, phoenix_parts, copy=True),
+    JsonFormat("jaeger", matches_jaeger, jaeger_parts, copy=True),
+)
 
 _BY_NAME = {format.name: format for format in JSON_FORMATS}
 FORMATS: tuple[str, ...] = (*PLAIN_FORMATS, *_BY_NAME)
