@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -17,12 +16,13 @@ from .._segment import Signal
 from .._spool import Spool
 from .._store import Store
 from ._chats import conversations
+from ._conversations import conversation_parts
 from ._counts import count_traces, fingerprints
 from ._detect import FORMATS as PLAIN_FORMATS
 from ._detect import classify, container_of, looks_meant, not_a_trace
 from ._files import ByteSource, Candidate, find_files
 from ._json_stream import JsonValue, json_values
-from ._otlp import Part, json_parts, parts_of_request, proto_parts
+from ._otlp import Part, json_parts, proto_parts
 from ._registry import FORMATS, json_format, recognise
 from ._report import (
     FileReport,
@@ -34,7 +34,6 @@ from ._report import (
     printable,
 )
 from ._stage import Stage
-from ._transcript import content_digest, conversation_spans
 
 __all__ = ["Progress", "import_paths"]
 
@@ -327,9 +326,4 @@ def _of_one_kind(values: Iterable[JsonValue], kind: str) -> Iterator[JsonValue]:
 
 
 def _chat_parts(values: Iterable[JsonValue], dialect: str, skipped: SkipList) -> Iterator[Part]:
-    equal: Counter[bytes] = Counter()
-    for conversation in conversations(values, dialect, skipped):
-        digest = content_digest(conversation)
-        data = conversation_spans(conversation, digest, equal[digest], skipped)
-        equal[digest] += 1
-        yield from parts_of_request("traces", data)
+    return conversation_parts(conversations(values, dialect, skipped), skipped)

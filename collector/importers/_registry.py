@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ._atif import atif_parts, matches_atif
 from ._detect import FORMATS as PLAIN_FORMATS
 from ._detect import classify
 from ._jaeger import jaeger_parts, matches_jaeger
@@ -17,9 +18,16 @@ from ._json_stream import JsonValue
 from ._langfuse import langfuse_parts, matches_langfuse
 from ._langsmith import langsmith_parts, matches_langsmith
 from ._mlflow import matches_mlflow, mlflow_parts
+from ._openhands import matches_openhands, openhands_parts
 from ._otlp import Part
 from ._phoenix import matches_phoenix, phoenix_parts
 from ._report import SkipList
+from ._swe_agent import (
+    matches_mini_swe_agent,
+    matches_swe_agent,
+    mini_swe_agent_parts,
+    swe_agent_parts,
+)
 
 __all__ = ["FORMATS", "JSON_FORMATS", "JsonFormat", "json_format", "recognise"]
 
@@ -44,6 +52,10 @@ JSON_FORMATS: tuple[JsonFormat, ...] = (
     JsonFormat("mlflow", matches_mlflow, mlflow_parts, copy=True),
     JsonFormat("phoenix", matches_phoenix, phoenix_parts, copy=True),
     JsonFormat("jaeger", matches_jaeger, jaeger_parts, copy=True),
+    JsonFormat("atif", matches_atif, atif_parts),
+    JsonFormat("openhands", matches_openhands, openhands_parts),
+    JsonFormat("swe-agent", matches_swe_agent, swe_agent_parts),
+    JsonFormat("mini-swe-agent", matches_mini_swe_agent, mini_swe_agent_parts),
 )
 
 _BY_NAME = {format.name: format for format in JSON_FORMATS}
