@@ -10,6 +10,8 @@
 No third-party import and no input or output but the policy file and the templates.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._canonical import (
     DEFAULT_METADATA_KEYS,
     FINGERPRINT_VERSION,
@@ -38,6 +40,9 @@ from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy, ToolRules
 from ._policy_words import describe_changes
 from ._recorded import RecordedCall
 
+if TYPE_CHECKING:
+    from .messages import ErrorClass, ErrorPosition, ProviderError, classify_provider_error
+
 __all__ = [
     "ABORT_MARKER",
     "DEFAULT_METADATA_KEYS",
@@ -48,7 +53,9 @@ __all__ = [
     "Classification",
     "Decision",
     "DuplicateCallGuard",
+    "ErrorClass",
     "ErrorKind",
+    "ErrorPosition",
     "Escalation",
     "GuardPolicy",
     "Guidance",
@@ -62,6 +69,7 @@ __all__ = [
     "OverrideAction",
     "OverrideMessages",
     "PolicyError",
+    "ProviderError",
     "ReasonedOverrideGuard",
     "RecordedCall",
     "SpoolError",
@@ -74,9 +82,20 @@ __all__ = [
     "Verdict",
     "canonical_arguments",
     "classify_outcome",
+    "classify_provider_error",
     "describe_changes",
     "fingerprint",
     "result_hash",
     "scope_key",
     "strip_annotation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What is about message histories is imported when it is asked for: a guard does not need it."""
+    if name in __all__:
+        from . import messages
+
+        value = globals()[name] = getattr(messages, name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
