@@ -56,23 +56,27 @@ def get(raw: Any, key: str) -> Any:
     return getattr(raw, key, None)
 
 
-def plain(raw: Any) -> Any:
-    """A value of plain dicts and lists, as the SDK would send it. Plain dicts are copied one level deep."""
+def plain(raw: Any) -> dict[str, Any]:
+    """A new dict of what a dict (one level deep) or an SDK object holds; empty for anything else."""
     if isinstance(raw, Mapping):
         return dict(raw)
     dump = getattr(raw, "model_dump", None)
     if callable(dump):
-        return dump(exclude_none=True)
+        made = dump(exclude_none=True)
+        return made if isinstance(made, dict) else {}
     if hasattr(raw, "__dict__"):
-        return {key: _deep(value) for key, value in vars(raw).items() if not key.startswith("_")}
-    return raw
+        return {key: deep_plain(value) for key, value in vars(raw).items() if not key.startswith("_")}
+    return {}
 
 
-def _deep(value: Any) -> Any:
+def deep_plain(value: Any) -> Any:
+    """The same at every depth: what was an SDK object goes out as dicts and lists."""
     if isinstance(value, (list, tuple)):
-        return [_deep(item) for item in value]
-    if isinstance(value, (str, int, float, bool, bytes, type(None), Mapping)):
+        return [deep_plain(item) for item in value]
+    if value is None or isinstance(value, (str, int, float, bool, bytes)):
         return value
+    if isinstance(value, Mapping):
+        return {key: deep_plain(item) for key, item in value.items()}
     return plain(value)
 
 
@@ -169,7 +173,8 @@ class Format:
         """The message in this format: `message.raw` itself where nothing changed, else a plain dict."""
         if not message.changed:
             return message.raw
-        return self._written(message)
+        made = self._written(message)
+        return made if made is message.raw or isinstance(message.raw, Mapping) else deep_plain(made)
 
     def stub(self, call: Call) -> Result:
         """A result for a call that has none, marked as such."""
@@ -195,6 +200,10 @@ class Format:
     def item_id(self, message: Message) -> str | None:
         """The message's own id where the format refuses a second message of that id."""
         return None
+
+    def has_name(self, call: Call) -> bool:
+        """Does this kind of call name a function?"""
+        return True
 
     def can_stub(self, call: Call) -> bool:
         """Can a stub stand for the result of this call?"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._model import Block, Call, Message, Other, Result
@@ -47,7 +47,8 @@ class Anthropic(Format):
         return [Message("user", tuple(results), None, None, "user", changed=True)] if results else []
 
     def _written(self, message: Message) -> Any:
-        made: dict[str, Any] = {} if message.raw is None else plain(message.raw)
+        # A whole answer of the SDK carries ids and usage, which no request may hold.
+        made: dict[str, Any] = plain(message.raw) if isinstance(message.raw, Mapping) else {}
         made["role"] = message.wire_role
         blocks = message.blocks
         if len(blocks) == 1 and isinstance(blocks[0], Other) and type(blocks[0].raw) is str:

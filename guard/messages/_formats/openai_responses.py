@@ -85,6 +85,9 @@ class OpenAIResponses(Format):
         failed = True if call.kind == "apply_patch_call" else None
         return Result(one_id(call.id), call.name, content, failed, True, None, call.id, kind=call.kind)
 
+    def has_name(self, call: Call) -> bool:
+        return (call.kind or "function_call") in _NAMED
+
     def can_stub(self, call: Call) -> bool:
         """The result of a `computer_call` is a screenshot, and there is none to give."""
         return call.kind != "computer_call"

@@ -1,0 +1,454 @@
+"""Which result belongs to which call.
+
+A result belongs to the nearest earlier call of its id that has none yet, first in first out within
+one turn; only where there is none to a later one. Ids may come again in later rounds. Every walk here
+is linear in the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from .._canonical import canonical_arguments
+from ._formats import Format
+from ._formats._base import rename_id
+from ._model import Call, Message, Result
+from ._names import legal_name
+from ._repairs import Log
+from ._words import RepairKind
+
+__all__ = ["Found", "Pairs", "Slot", "Turn", "pair"]
+
+
+class Turn:
+    """The calls of one answer of the model."""
+
+    __slots__ = ("by_wire", "first", "last", "loose", "shared", "slots")
+
+    def __init__(self, at: int) -> None:
+        self.first = self.last = at  # positions of messages
+        self.slots: list[Slot] = []
+        self.by_wire: dict[str, list[Slot]] = {}
+        self.shared: set[str] = set()  # spellings that several calls of the turn have
+        self.loose: list[Found] = []  # results without a usable id right behind it, paired by position
+
+
+class Slot:
+    """A call, and the result it got."""
+
+    __slots__ = ("at", "block", "call", "dropped", "found", "original", "renamed", "turn")
+
+    def __init__(self, call: Call, at: int, block: int, turn: Turn) -> None:
+        self.call = self.original = call
+        self.at, self.block, self.turn = at, block, turn
+        self.found: Found | None = None
+        self.dropped = self.renamed = False
+
+
+class Found:
+    """A result, and the call it belongs to."""
+
+    __slots__ = ("at", "block", "original", "result", "rival", "slot", "via")
+
+    def __init__(self, result: Result, at: int, block: int) -> None:
+        self.result = self.original = result
+        self.at, self.block = at, block
+        self.slot: Slot | None = None
+        self.rival: Slot | None = None  # a call of its id that has a result already
+        self.via: str | None = None  # the spelling that matched; None: by position, or the only one left
+
+
+class _Group:
+    """Calls of one turn that share a spelling of an id."""
+
+    __slots__ = ("next", "slots", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn, self.slots, self.next = turn, [], 0
+
+
+class Pairs:
+    """A history taken apart into calls and results, and paired."""
+
+    def __init__(self, messages: list[Message], form: Format) -> None:
+        self.messages, self.form = messages, form
+        self.turns: list[Turn] = []
+        self.founds: list[Found] = []
+        self.lone: list[Found] = []  # results that no earlier call took
+        self.dropped_messages: set[int] = set()
+        self.kept_orphans: set[int] = set()
+        self._armed: dict[str, list[_Group]] = {}
+        self._latest: dict[str, Slot] = {}
+        self._taken: set[str] | None = None
+        self._next: dict[str, int] = {}
+        self._walk()
+
+    @property
+    def slots(self) -> Iterable[Slot]:
+        return (slot for turn in self.turns for slot in turn.slots if not slot.dropped)
+
+    def _walk(self) -> None:
+        joined = self.form.placement == "anywhere"  # a turn is a run of items, not one message
+        turn: Turn | None = None
+        previous = ""
+        for at, message in enumerate(self.messages):
+            if message.role == "assistant" and not (joined and previous == "assistant"):
+                turn_here = None
+            else:
+                turn_here = turn if joined and message.role == "assistant" else None
+            for number, block in enumerate(message.blocks):
+                if isinstance(block, Call) and not block.server:
+                    if turn_here is None:
+                        turn = turn_here = Turn(at)
+                        self.turns.append(turn_here)
+                    turn_here.last = at
+                    self._add(Slot(block, at, number, turn_here))
+                elif isinstance(block, Result) and not block.server:
+                    found = Found(block, at, number)
+                    self.founds.append(found)
+                    self._take(found, turn)
+            if message.role == "assistant":
+                turn = turn_here
+            previous = message.role
+
+    def _add(self, slot: Slot) -> None:
+        turn, call = slot.turn, slot.call
+        key = (call.id or "").strip()
+        if key:
+            same = turn.by_wire.setdefault(key, [])
+            if any(_twins(one.call, call) for one in same):
+                slot.dropped = True
+            slot.renamed = bool(same) and not slot.dropped
+            same.append(slot)
+        turn.slots.append(slot)
+        if slot.dropped:
+            return
+        for one in call.ids:
+            stack = self._armed.setdefault(one, [])
+            if not stack or stack[-1].turn is not turn:
+                stack.append(_Group(turn))
+            else:
+                turn.shared.add(one)
+            stack[-1].slots.append(slot)
+            self._latest[one] = slot
+
+    def _outstanding(self, one: str) -> Slot | None:
+        """The call of this id that the next result belongs to."""
+        stack = self._armed.get(one)
+        while stack:
+            group = stack[-1]
+            while group.next < len(group.slots):
+                slot = group.slots[group.next]
+                if slot.found is None:
+                    return slot
+                group.next += 1
+            stack.pop()
+        return None
+
+    def _take(self, found: Found, turn: Turn | None) -> None:
+        for one in found.result.ids:
+            slot = self._outstanding(one)
+            if slot is not None:
+                _join(slot, found, one)
+                return
+        for one in found.result.ids:
+            slot = self._latest.get(one)
+            if slot is None or slot.found is None:
+                continue
+            # An earlier result that fits two calls of the turn makes room for one that fits only this.
+            holder = slot.found
+            if holder.via is not None and holder.via != one and holder.via in slot.turn.shared:
+                other = self._outstanding(holder.via)
+                if other is not None and other.turn is slot.turn:
+                    _join(other, holder, holder.via)
+                    _join(slot, found, one)
+                    return
+            if holder.result.synthetic and not found.result.synthetic:
+                holder.slot, holder.rival = None, slot
+                _join(slot, found, one)
+                return
+            found.rival = slot
+            break
+        positional = self.form.positional or found.result.kind == "function_call"
+        if positional and turn is not None and found.rival is None:
+            turn.loose.append(found)
+        else:
+            self.lone.append(found)
+
+    def match_rest(self) -> None:
+        """Pair what no earlier call of the same id took."""
+        for turn in self.turns:
+            if turn.loose:
+                self._by_position(turn)
+        self._with_later_calls()
+        self._only_one_left()
+        if self.form.unique_items:
+            self._replayed_items()
+
+    def _by_position(self, turn: Turn) -> None:
+        left: list[Found] = []
+        free = [slot for slot in turn.slots if slot.found is None and not slot.dropped]
+        for found in turn.loose:
+            name = found.result.name
+            fits = (one for one in free if _may_pair(one, found) and one.call.name == name)
+            slot = next(fits, None) if name is not None else None
+            if slot is None:
+                left.append(found)
+            else:
+                _join(slot, found, None)
+                free.remove(slot)
+        if len(left) == len(free) and all(map(_may_pair, free, left)):
+            for slot, found in zip(free, left, strict=True):
+                _join(slot, found, None)
+        else:
+            self.lone.extend(left)
+
+    def _with_later_calls(self) -> None:
+        waiting = [found for found in self.lone if found.result.ids and not found.result.synthetic]
+        if not waiting:
+            return
+        waiting.sort(key=_place)
+        free: dict[str, list[Slot]] = {}
+        for slot in self.slots:
+            if slot.found is None:
+                for one in slot.call.ids:
+                    free.setdefault(one, []).append(slot)
+        for slots in free.values():
+            slots.reverse()
+        for found in waiting:
+            for one in found.result.ids:
+                slots = free.get(one)
+                while slots and (slots[-1].found is not None or slots[-1].at < found.at):
+                    slots.pop()
+                if slots and not _repeats(found):
+                    _join(slots[-1], found, one)
+                    break
+        self.lone = [found for found in self.lone if found.slot is None]
+
+    def _only_one_left(self) -> None:
+        waiting = [found for found in self.lone if not found.result.ids]
+        if not waiting:
+            return
+        waiting.sort(key=_place)
+        free = [slot for slot in self.slots if slot.found is None]
+        free.sort(key=lambda slot: slot.at, reverse=True)
+        outstanding: dict[str | None, dict[int, Slot]] = {}  # by name, and under None all
+        for found in waiting:
+            named = self.form.positional and found.result.name is not None
+            while free and free[-1].at <= found.at:
+                slot = free.pop()
+                for key in {None, slot.call.name}:
+                    outstanding.setdefault(key, {})[id(slot)] = slot
+            slots = outstanding.get(found.result.name if named else None, {})
+            if len(slots) == 1:
+                slot = next(iter(slots.values()))
+                _join(slot, found, None)
+                for key in {None, slot.call.name}:
+                    del outstanding[key][id(slot)]
+        self.lone = [found for found in self.lone if found.slot is None]
+
+    def _replayed_items(self) -> None:
+        """A stored item may stand there once: what repeats one, and says nothing new, goes."""
+        first: dict[str, tuple[int, Slot | None]] = {}
+        slot_at = {slot.at: slot for slot in self.slots}
+        for at, message in enumerate(self.messages):
+            name = self.form.item_id(message)
+            if name is None:
+                continue
+            slot = slot_at.get(at)
+            if name not in first:
+                first[name] = (at, slot)
+                continue
+            earlier_at, earlier = first[name]
+            if slot is None or earlier is None:
+                if slot is earlier is None and message.raw == self.messages[earlier_at].raw:
+                    self.dropped_messages.add(at)
+                continue
+            if slot.turn is earlier.turn or not _twins(slot.call, earlier.call):
+                continue
+            if earlier.found is None and slot.found is not None:
+                _join(earlier, slot.found, slot.found.via)
+                slot.found = None
+            elif slot.found is not None and earlier.found is not None:
+                if slot.found.result.content != earlier.found.result.content:
+                    continue
+                slot.found.slot, slot.found.rival = None, earlier
+                self.lone.append(slot.found)
+            slot.dropped = True
+
+    def free_id(self, text: str) -> str:
+        """Another id for the call of id `text`, that no call or result of the history has."""
+        head = text.strip().partition("|")[0].strip() or text.strip()
+        taken = self._all_ids()
+        number = self._next.get(head, 2)
+        while f"{head}_d{number}" in taken:
+            number += 1
+        self._next[head] = number + 1
+        taken.add(f"{head}_d{number}")
+        return rename_id(text.strip(), f"{head}_d{number}")
+
+    def id_for(self, call: Call) -> str:
+        """An id for a call that has none: the same for the same call, and unique in the history."""
+        from hashlib import blake2b
+
+        form = f"{call.name}\0{canonical_arguments(call.arguments)}"
+        made = "call_" + blake2b(form.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        if made in self._all_ids():
+            return self.free_id(made)
+        self._all_ids().add(made)
+        return made
+
+    def _all_ids(self) -> set[str]:
+        if self._taken is None:
+            self._taken = {
+                one
+                for message in self.messages
+                for block in message.blocks
+                if isinstance(block, (Call, Result))
+                for one in block.ids
+            }
+        return self._taken
+
+
+def pair(messages: list[Message], form: Format, keep_orphans: bool, log: Log) -> Pairs:
+    """Take a history apart, pair calls with results, and mend their ids. Nothing is moved yet."""
+    pairs = Pairs(messages, form)
+    pairs.match_rest()
+    _drop_twins(pairs, log)
+    _settle_lone_results(pairs, keep_orphans, log)
+    for slot in pairs.slots:
+        _settle_ids(pairs, slot, log)
+        _settle_names(pairs, slot, log)
+    return pairs
+
+
+def _drop_twins(pairs: Pairs, log: Log) -> None:
+    for turn in pairs.turns:
+        for slot in turn.slots:
+            if slot.dropped:
+                name = log.quoted(slot.call.name)
+                log.add(
+                    RepairKind.DROPPED_DUPLICATE_CALL,
+                    pairs.messages[slot.at],
+                    slot.call.id,
+                    f"dropped the second of two equal calls of {name} under one id",
+                )
+    for at in pairs.dropped_messages:
+        message = pairs.messages[at]
+        log.add(
+            RepairKind.DROPPED_DUPLICATE_CALL,
+            message,
+            pairs.form.item_id(message),
+            "dropped an item that stands in the history a second time",
+        )
+
+
+def _settle_lone_results(pairs: Pairs, keep_orphans: bool, log: Log) -> None:
+    pairs.lone = [found for found in pairs.founds if found.slot is None]
+    seen: set[str] = set()
+    for found in pairs.lone:
+        message, result = pairs.messages[found.at], found.result
+        if found.rival is not None or not seen.isdisjoint(result.ids):
+            said = "a stub" if result.synthetic else f"a second result, {log.cut(result.content)}"
+            why = f"dropped {said}: the call has its result already"
+            log.add(RepairKind.DROPPED_DUPLICATE_RESULT, message, result.id, why)
+        elif keep_orphans and result.ids:
+            pairs.kept_orphans.add(id(found))
+            seen.update(result.ids)
+        elif result.ids:
+            why = f"dropped a result whose call is not in the history: {log.cut(result.content)}"
+            log.add(RepairKind.DROPPED_ORPHAN_RESULT, message, result.id, why)
+        else:
+            why = (
+                "dropped a result without an id, as not exactly one call was waiting for a result:"
+                f" {log.cut(result.content)}"
+            )
+            log.add(RepairKind.DROPPED_ORPHAN_RESULT, message, None, why)
+
+
+def _settle_ids(pairs: Pairs, slot: Slot, log: Log) -> None:
+    form, call, found = pairs.form, slot.call, slot.found
+    message = pairs.messages[slot.at]
+    if slot.renamed:
+        new = pairs.free_id(call.id or "")
+        log.add(
+            RepairKind.RENAMED_CALL_ID,
+            message,
+            call.id,
+            f"renamed this call of {log.quoted(call.name)} and its result to {log.quoted(new)}:"
+            " another call of the turn has the same id",
+        )
+        slot.call = form.rename_call(call, new)
+    elif not call.ids and form.needs_id(call):
+        new = pairs.id_for(call)
+        why = f"gave this call of {log.quoted(call.name)} the id {log.quoted(new)}: it had none"
+        log.add(RepairKind.REWROTE_ID, message, call.id, why)
+        slot.call = form.rename_call(call, new)
+    if found is None:
+        return
+    if found.via is None:
+        home = form.positional and found.at == slot.at + 1
+        if slot.call.ids and not found.result.ids and not home:
+            found.result = form.rename_result(found.result, slot.call.id)
+            if call.ids:  # else the repair above tells it
+                why = f"gave this result the id {log.quoted(slot.call.id)}, as only that call was waiting"
+                log.add(RepairKind.REWROTE_ID, pairs.messages[found.at], slot.call.id, why)
+        return
+    own = (slot.call.id or "").strip()
+    unclear = found.via in slot.turn.shared and found.via != own
+    if found.via not in slot.call.ids or unclear:
+        found.result = form.rename_result(found.result, slot.call.id)
+        if not slot.renamed:
+            why = f"keyed this result on {log.quoted(slot.call.id)}: several calls share the id it had"
+            log.add(RepairKind.REWROTE_ID, pairs.messages[found.at], found.original.id, why)
+
+
+def _settle_names(pairs: Pairs, slot: Slot, log: Log) -> None:
+    call, found = slot.call, slot.found
+    if pairs.form.has_name(call):
+        name = legal_name(pairs.form, call.name)
+        if name != call.name:
+            why = f"renamed the function {log.quoted(call.name)} to {log.quoted(name)}, which providers take"
+            log.add(RepairKind.FIXED_FUNCTION_NAME, pairs.messages[slot.at], call.id, why)
+            slot.call = call = replace(call, name=name)
+    if found is None or found.result.name is None or found.result.name == call.name or call.name is None:
+        return
+    why = f"renamed this result from {log.quoted(found.result.name)} to {log.quoted(call.name)}, as its call"
+    log.add(RepairKind.FIXED_RESULT_NAME, pairs.messages[found.at], call.id, why)
+    found.result = replace(found.result, name=call.name)
+
+
+def _join(slot: Slot, found: Found, via: str | None) -> None:
+    slot.found, found.slot, found.via, found.rival = found, slot, via, None
+
+
+def _place(found: Found) -> tuple[int, int]:
+    return found.at, found.block
+
+
+def _may_pair(slot: Slot, found: Found) -> bool:
+    """By position: unless both have ids, which then say that they do not belong together."""
+    return not (slot.call.ids and found.result.ids)
+
+
+def _repeats(found: Found) -> bool:
+    """Is this result the one that an earlier call of its id got, once more?"""
+    rival = found.rival
+    return (
+        rival is not None and rival.found is not None and rival.found.result.content == found.result.content
+    )
+
+
+def _twins(one: Call, other: Call) -> bool:
+    return (
+        one.name == other.name
+        and one.kind == other.kind
+        and set(one.ids) == set(other.ids)
+        and (one.arguments == other.arguments or _form(one.arguments) == _form(other.arguments))
+    )
+
+
+def _form(arguments: Any) -> str:
+    return canonical_arguments(arguments)

@@ -1,0 +1,163 @@
+"""`sanitize_messages`: a history that a provider takes, with every change to it as data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ._clean import is_empty_turn, is_whole, says_nothing
+from ._formats import Format, detect_format, format_of
+from ._formats._base import plain
+from ._model import Message, Other
+from ._pairing import pair
+from ._placing import place
+from ._repairs import Log
+from ._types import Repair, SanitizeResult
+from ._words import MessageFormat, RepairKind
+
+if TYPE_CHECKING:
+    from ._providers import ProviderRules
+
+__all__ = ["EMPTY_TURN", "sanitize_messages", "sanitize_parsed"]
+
+EMPTY_TURN = "[no content]"
+"""What is put into a turn in which there is nothing, where another turn follows."""
+
+
+def sanitize_messages(
+    messages: Iterable[Any],
+    format: MessageFormat | None = None,
+    provider: str | ProviderRules | None = None,
+    pending_call_ids: Collection[str] = (),
+    previous_response_id: str | None = None,
+) -> SanitizeResult:
+    """Repair a message history, so that no provider of its format refuses it.
+
+    Args:
+        messages: dicts or SDK objects; never modified.
+        format: None finds it out.
+        provider: repair also what only this provider refuses (a name, or its rules).
+        pending_call_ids: calls that run just now; their missing results get no stub.
+        previous_response_id: (openai-responses) an earlier response that the history goes on from;
+            results whose call lies in it are kept.
+
+    A valid history comes back equal, with the very same objects. Sanitising twice changes nothing.
+
+    Raises:
+        ValueError: the format or the provider is unknown.
+    """
+    given = list(messages)
+    form = format_of(format if format is not None else detect_format(given))
+    rules = None
+    if provider is not None:
+        from ._providers import provider_rules
+
+        rules = provider_rules(provider)
+    read = form.read
+    parsed = [read(raw, index) for index, raw in enumerate(given)]
+    done, repairs = sanitize_parsed(parsed, form, rules, pending_call_ids, previous_response_id)
+    if not repairs:
+        return SanitizeResult(given, (), form.name, tuple(range(len(given))))
+    write = form.write
+    return SanitizeResult(
+        [write(message) for message in done],
+        tuple(repairs),
+        form.name,
+        tuple(message.index for message in done),
+    )
+
+
+def sanitize_parsed(
+    messages: Sequence[Message],
+    form: Format,
+    rules: ProviderRules | None = None,
+    pending_call_ids: Collection[str] = (),
+    previous_response_id: str | None = None,
+) -> tuple[list[Message], list[Repair]]:
+    """`sanitize_messages` on messages that were read already; they are not modified, and may be shared."""
+    log = Log()
+    done = list(messages)
+    pending = (pending_call_ids,) if isinstance(pending_call_ids, str) else pending_call_ids
+    if not is_whole(done, form, pending):
+        done = _known_roles(done, form, log)
+        done = _without_empty_calls(done, log)
+        stored = previous_response_id is not None or _has_references(done)
+        pairs = pair(done, form, form.placement == "anywhere" and stored, log)
+        done = place(pairs, pending, log)
+        done = _filled(done, form, log)
+    if rules is not None:
+        from ._provider_repairs import apply_provider_rules
+
+        done = apply_provider_rules(done, rules, form, log.repairs)
+    log.repairs.sort(key=_by_place)
+    return done, log.repairs
+
+
+def _by_place(repair: Repair) -> int:
+    return repair.message_index
+
+
+def _has_references(messages: Sequence[Message]) -> bool:
+    """Are there references to stored items, among which the call of a result may be?"""
+    return any(
+        isinstance(block, Other) and block.kind == "reference"
+        for message in messages
+        for block in message.blocks
+    )
+
+
+def _known_roles(messages: list[Message], form: Format, log: Log) -> list[Message]:
+    out: list[Message] = []
+    for message in messages:
+        role = message.wire_role
+        if role in form.wire_roles:
+            out.append(message)
+            continue
+        spelled = role.strip().lower()
+        if spelled and spelled in form.wire_roles:
+            why = f"wrote the role {log.quoted(role)} as {log.quoted(spelled)}"
+            log.add(RepairKind.FIXED_ROLE, message, None, why)
+            again = form.read({**plain(message.raw), "role": spelled}, message.index)
+            out.append(replace(again, changed=True))
+            continue
+        content = next((b.text for b in message.blocks if isinstance(b, Other) and b.text is not None), None)
+        what = f"the role {log.quoted(role)}, which no provider takes" if role else "no role"
+        why = f"dropped a message of {what}: {log.cut(content)}"
+        log.add(RepairKind.DROPPED_UNKNOWN_ROLE, message, None, why)
+    return out
+
+
+def _without_empty_calls(messages: list[Message], log: Log) -> list[Message]:
+    """Without `tool_calls` that hold no call. The last turn goes with it where it holds nothing else."""
+    out: list[Message] = []
+    for message in messages:
+        if not message.empty_tool_calls:
+            out.append(message)
+            continue
+        why = "took away tool_calls, in which there was no call"
+        log.add(RepairKind.REMOVED_EMPTY_TOOL_CALLS, message, None, why)
+        out.append(replace(message, empty_tool_calls=False, changed=True))
+    if out and messages[-1].empty_tool_calls and says_nothing(out[-1]):
+        message = out.pop()
+        why = "dropped the last turn, which held nothing but empty tool_calls"
+        log.add(RepairKind.REMOVED_EMPTY_TOOL_CALLS, message, None, why)
+    return out
+
+
+def _filled(messages: list[Message], form: Format, log: Log) -> list[Message]:
+    """With something in every turn. The last one may be empty, it is still being written; but not null."""
+    last = len(messages) - 1
+    out = messages
+    for at, message in enumerate(messages):
+        if (at == last and message.blocks) or not is_empty_turn(messages, at, form):
+            continue
+        if out is messages:
+            out = list(messages)
+        text = "" if at == last else EMPTY_TURN
+        if at == last and form.placement == "grouped":
+            continue
+        why = f'put "{text}" into a turn of the {message.role} in which there was nothing'
+        log.add(RepairKind.FILLED_EMPTY_CONTENT, message, None, why)
+        out[at] = replace(message, blocks=(form.text_block(text),), changed=True)
+    return out
