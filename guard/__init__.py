@@ -41,14 +41,30 @@ from ._policy_words import describe_changes
 from ._recorded import RecordedCall
 
 if TYPE_CHECKING:
-    from .messages import ErrorClass, ErrorPosition, ProviderError, classify_provider_error
+    from .messages import (
+        FORMATS,
+        STUB_MARKER,
+        ErrorClass,
+        ErrorPosition,
+        MessageFormat,
+        ProviderError,
+        Repair,
+        RepairKind,
+        SanitizeResult,
+        classify_provider_error,
+        detect_format,
+        is_stub_result,
+        sanitize_messages,
+    )
 
 __all__ = [
     "ABORT_MARKER",
     "DEFAULT_METADATA_KEYS",
     "FINGERPRINT_VERSION",
+    "FORMATS",
     "GUIDANCE_MARKER",
     "INHERIT",
+    "STUB_MARKER",
     "Action",
     "Classification",
     "Decision",
@@ -61,6 +77,7 @@ __all__ = [
     "Guidance",
     "ImportFileError",
     "LoopscopeError",
+    "MessageFormat",
     "NotFoundError",
     "OtlpDecodeError",
     "Outcome",
@@ -72,6 +89,9 @@ __all__ = [
     "ProviderError",
     "ReasonedOverrideGuard",
     "RecordedCall",
+    "Repair",
+    "RepairKind",
+    "SanitizeResult",
     "SpoolError",
     "StoreBusyError",
     "StoreError",
@@ -84,8 +104,11 @@ __all__ = [
     "classify_outcome",
     "classify_provider_error",
     "describe_changes",
+    "detect_format",
     "fingerprint",
+    "is_stub_result",
     "result_hash",
+    "sanitize_messages",
     "scope_key",
     "strip_annotation",
 ]
