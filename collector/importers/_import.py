@@ -19,7 +19,7 @@ from ._chats import conversations
 from ._conversations import conversation_parts
 from ._counts import count_traces, fingerprints
 from ._detect import FORMATS as PLAIN_FORMATS
-from ._detect import classify, container_of, looks_meant, not_a_trace
+from ._detect import classify, container_of, is_message, looks_meant, not_a_trace
 from ._files import ByteSource, Candidate, find_files
 from ._json_stream import JsonValue, json_values
 from ._otlp import Part, json_parts, proto_parts
@@ -34,12 +34,16 @@ from ._report import (
     printable,
 )
 from ._stage import Stage
+from .sessions import session_format, tell_lines, tell_values
 
 __all__ = ["Progress", "import_paths"]
 
 Progress = Callable[[int, int, Path], None]
 
 _HEAD = 4096
+# How far to look for what tells whose messages they are, in characters and in messages.
+_LOOK_AHEAD = 4 << 20
+_LOOK_AHEAD_VALUES = 500
 # Good files wait together for their turn on the database, since each turn costs it being opened.
 _BATCH_BYTES = 64 << 20
 _BATCH_FILES = 100
@@ -278,6 +282,11 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
         return
     if container_of(head) == "binary":
         raise NotATraceError("this is not JSON", hint="leave --format out to have it recognised")
+    lines, session = tell_lines(source.peek), session_format(format)
+    if lines is not None and (format == "auto" or lines is session):
+        report.format = lines.name
+        yield from lines.of_lines(source.read, skipped)
+        return
     values = json_values(source.read)
     try:
         # Collectors write an empty request now and then; the first one with content says what this is.
@@ -288,7 +297,14 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
         raise NotATraceError(error.what, where=error.where, hint=error.hint) from None
     if first is None:
         raise NotATraceError("nothing but empty lists and objects")
+    ahead, values = _look_ahead(first, values)
     found = recognise(first.value)
+    if format == "auto" and found in (None, "openai-chat"):
+        session = tell_values([item.value for item in ahead])
+    if session is not None:
+        report.format = session.name
+        yield from session.of_values(values, skipped)
+        return
     if format == "auto":
         if found is None:
             raise NotATraceError(not_a_trace(first.value))
@@ -297,13 +313,38 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
         what = f"looks like {found}" if found else not_a_trace(first.value)
         raise NotATraceError(f"read as {format}, but it {what}" if found else what)
     report.format = format
-    values = chain([first], values)
     if (own := json_format(format)) is not None:
         yield from own.parts(values, skipped)
     elif format == "otlp-json":
         yield from json_parts(values, skipped)
     else:
         yield from _chat_parts(_of_one_kind(values, found or format), format, skipped)
+
+
+def _look_ahead(first: JsonValue, values: Iterator[JsonValue]) -> tuple[list[JsonValue], Iterator[JsonValue]]:
+    """The first values of a file, more than one where they are single messages; and all of them again."""
+    ahead = [first]
+    size = first.size
+    error: FormatError | None = None
+    while is_message(first.value) and size < _LOOK_AHEAD and len(ahead) < _LOOK_AHEAD_VALUES:
+        try:
+            item = next(values, None)
+        except FormatError as found:
+            error = found
+            break
+        if item is None or item.array != first.array:
+            values = chain([item] if item else [], values)
+            break
+        ahead.append(item)
+        size += item.size
+
+    def again() -> Iterator[JsonValue]:
+        yield from ahead
+        if error is not None:
+            raise error
+        yield from values
+
+    return ahead, again()
 
 
 def _readable_as(format: str, found: str | None, value: Any) -> bool:

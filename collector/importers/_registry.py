@@ -28,6 +28,7 @@ from ._swe_agent import (
     mini_swe_agent_parts,
     swe_agent_parts,
 )
+from .sessions import SESSION_FORMATS
 
 __all__ = ["FORMATS", "JSON_FORMATS", "JsonFormat", "json_format", "recognise"]
 
@@ -59,7 +60,7 @@ JSON_FORMATS: tuple[JsonFormat, ...] = (
 )
 
 _BY_NAME = {format.name: format for format in JSON_FORMATS}
-FORMATS: tuple[str, ...] = (*PLAIN_FORMATS, *_BY_NAME)
+FORMATS: tuple[str, ...] = (*PLAIN_FORMATS, *(format.name for format in SESSION_FORMATS), *_BY_NAME)
 
 
 def json_format(name: str) -> JsonFormat | None:
