@@ -39,11 +39,11 @@ from ._override import Decision, OverrideAction, OverrideMessages, ReasonedOverr
 from ._policy import INHERIT, GuardPolicy, Thresholds, ToolPolicy, ToolRules
 from ._policy_words import describe_changes
 from ._recorded import RecordedCall
+from ._stubs import STUB_MARKER, is_stub_result
 
 if TYPE_CHECKING:
     from .messages import (
         FORMATS,
-        STUB_MARKER,
         ErrorClass,
         ErrorPosition,
         ProviderError,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         SanitizeResult,
         classify_provider_error,
         detect_format,
-        is_stub_result,
         sanitize_messages,
     )
 

@@ -13,6 +13,7 @@ from ._guidance import Guidance
 from ._outcome import Outcome
 from ._policy import GuardPolicy
 from ._recorded import RecordedCall
+from ._stubs import is_stub_result
 
 __all__ = ["Action", "Certainty", "DuplicateCallGuard", "Escalation", "Verdict"]
 
@@ -133,7 +134,8 @@ class DuplicateCallGuard:
         Args:
             tool_name: the tool that ran.
             arguments: JSON text, other text or any object; None if not known.
-            output: what the tool gave, undecorated; text for an error. None if not known.
+            output: what the tool gave, undecorated; text for an error. None if not known. The stub
+                that a repair of the history put in the place of a lost result counts as not known.
             outcome: how it ended; None if not known.
             agent: who called. Agents of one run are counted apart.
             truncated: arguments or output were cut before they got here.
@@ -145,7 +147,10 @@ class DuplicateCallGuard:
             outcome = Outcome(outcome)
         rules = self._policy.rules_for(tool_name)
         call = fingerprint(tool_name, arguments, metadata_keys=rules.metadata_keys)
-        result = result_hash(output) if rules.view is None else rules.view.hash(output)
+        if is_stub_result(output):
+            result = outcome = None  # the place of a lost result: no tool said it
+        else:
+            result = result_hash(output) if rules.view is None else rules.view.hash(output)
         key = None if call is None else (agent, call)
         action, count = self.observe_hashed(tool_name, key, result, outcome, agent=agent)
         certainty: Certainty = (
@@ -170,6 +175,8 @@ class DuplicateCallGuard:
         tool_name, arguments, output, outcome, agent, identity, result, recorded_verdict = call[:8]
         if policy.outcome_rules:
             outcome, _ = policy.classify_recorded(call)
+        if is_stub_result(output):
+            output = result = outcome = None
         if identity is None or policy.changes_fingerprints(tool_name):
             identity = policy.fingerprint(tool_name, arguments)
         if result is None or policy.changes_results(tool_name):

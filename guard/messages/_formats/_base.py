@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+from ..._stubs import STUB_MARKER, STUB_STARTS, STUB_TEXT, is_stub_result
 from .._model import Call, Message, Other, Result
 from .._words import MessageFormat
 
@@ -23,27 +24,11 @@ __all__ = [
     "text_of",
 ]
 
-STUB_MARKER = "[no result recorded]"
-"""How the text of a stub begins: the result of a call that has none, which no tool said."""
-
-STUB_TEXT = (
-    f"{STUB_MARKER} The call was interrupted, or its result was lost. Whether it took effect is not known."
-)
-
-# Stubs that other agents write into their histories.
-_FOREIGN_STUBS = ("[Result unavailable — see context summary above]",)
-_STUB_STARTS = (STUB_MARKER, *_FOREIGN_STUBS)
-
-
-def is_stub_result(text: object) -> bool:
-    """Is this text of a result a stub, that is, no outcome of a tool?"""
-    return isinstance(text, str) and text.lstrip()[:64].startswith(_STUB_STARTS)
-
 
 def is_stub_content(content: Any) -> bool:
     """`is_stub_result` for the content of a result: text, or a list of blocks that begins with text."""
     if type(content) is str:
-        return content.startswith(_STUB_STARTS)
+        return content.startswith(STUB_STARTS)
     if isinstance(content, list) and content:
         return is_stub_result(get(content[0], "text"))
     return False
