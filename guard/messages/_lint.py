@@ -7,7 +7,7 @@ from typing import Any
 
 from ._formats import detect_format, format_of
 from ._model import Message
-from ._provider_names import provider_rules
+from ._provider_names import known_provider_rules
 from ._providers import PROVIDERS, ProviderRules
 from ._rules import Rule, rule_class, rule_text
 from ._scan import Finding, HistoryScan
@@ -36,9 +36,7 @@ def lint_messages(
     """
     history = list(messages)
     name = format or detect_format(history)
-    rules = provider_rules(provider, model=model, format=name)
-    if rules is None:
-        raise ValueError(f"unknown provider {provider!r}; known are {', '.join(PROVIDERS)}")
+    rules = known_provider_rules(provider, model=model, format=name)
     reader = format_of(name)
     parsed = [reader.read(raw, index) for index, raw in enumerate(history)]
     return tuple(

@@ -6,7 +6,7 @@ from ._providers import PROVIDERS, ProviderRules
 from ._rules import Rule
 from ._words import MessageFormat
 
-__all__ = ["provider_rules"]
+__all__ = ["known_provider_rules", "provider_rules"]
 
 _ALIASES = {
     "az.ai.openai": "azure-openai",
@@ -168,6 +168,18 @@ def provider_rules(
         row = _of_template(row, (model or served or "").lower())
     chosen = format or wanted
     return row.for_format(chosen) if chosen else row
+
+
+def known_provider_rules(
+    name: str | ProviderRules, *, model: str | None = None, format: MessageFormat | None = None
+) -> ProviderRules:
+    """`provider_rules`, with a ValueError where they are not known."""
+    rules = provider_rules(name, model=model, format=format)
+    if rules is None:
+        if isinstance(name, str) and name.strip().lower().replace("_", "-") in _GATEWAYS:
+            raise ValueError(f"{name!r} passes requests on: name the model, or the provider behind it")
+        raise ValueError(f"unknown provider {name!r}; known are {', '.join(PROVIDERS)}")
+    return rules
 
 
 def _canonical(name: str | None) -> tuple[str | None, str | None, MessageFormat | None]:

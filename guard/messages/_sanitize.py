@@ -51,9 +51,9 @@ def sanitize_messages(
     form = format_of(format if format is not None else detect_format(given))
     rules = None
     if provider is not None:
-        from ._providers import provider_rules
+        from ._provider_names import known_provider_rules
 
-        rules = provider_rules(provider)
+        rules = known_provider_rules(provider, format=form.name)
     read = form.read
     parsed = [read(raw, index) for index, raw in enumerate(given)]
     done, repairs = sanitize_parsed(parsed, form, rules, pending_call_ids, previous_response_id)

@@ -49,3 +49,4 @@ class RepairKind(StrEnum):
     DROPPED_UNKNOWN_ROLE = "dropped_unknown_role"
     FIXED_FUNCTION_NAME = "fixed_function_name"
     FIXED_RESULT_NAME = "fixed_result_name"
+    DROPPED_REASONING = "dropped_reasoning"  # an item that led to nothing that is still there
