@@ -41,5 +41,5 @@ def text_of_parts(content: Any) -> str | None:
     if isinstance(content, str) or content is None:
         return content
     parts = content if isinstance(content, list) else [content]
-    texts = [p.get("text") for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+    texts: list[str] = [p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
     return "\n".join(texts) if texts else None

@@ -41,15 +41,14 @@ _JSON_START = re.compile(
     rb"(?:\xef\xbb\xbf)?[ \t\r\n]*"
     rb'(?:\{[ \t\r\n]*(?:\}|"[^\x00-\x1f]|$)|\[[ \t\r\n]*(?:[\[{\]]|"[^\x00-\x1f]|$))'
 )
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second: an archive without members
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _OTHERS = (
-    (b"\x28\xb5\x2f\xfd", "zstd data", "unpack it first (zstd -d)"),
-    (b"PK\x03\x04", "a zip archive", "unpack it first"),
-    (b"PAR1", "a Parquet file", "export OTLP JSON instead"),
     (b"SQLite format 3", "a SQLite database", "export OTLP JSON instead"),
     (b"BZh", "bzip2 data", "unpack it first"),
     (b"\xfd7zXZ", "xz data", "unpack it first"),
     (b"\x1f\x8b", "gzip inside gzip", "unpack it once"),
+    (b"\x28\xb5\x2f\xfd", "zstandard inside other compressed data", "unpack it once"),
 )
 # Signs in the first bytes that a file which cannot be read was meant to be a trace.
 _SIGNS = re.compile(
@@ -62,13 +61,17 @@ def looks_meant(head: bytes) -> bool:
     return _SIGNS.search(head) is not None
 
 
-def container_of(head: bytes) -> Literal["json", "binary"]:
-    """Whether a file that begins with `head` is JSON. Raises NotATraceError for well-known other things."""
+def container_of(head: bytes) -> Literal["json", "zip", "parquet", "binary"]:
+    """How a file that begins with `head` is written. Raises NotATraceError for well-known other things."""
     if not head.strip(b" \t\r\n\x00"):
         raise NotATraceError("the file is empty" if not head else "the file holds no data")
     for magic, name, hint in _OTHERS:
         if head.startswith(magic):
             raise NotATraceError(f"this is {name}", hint=hint)
+    if head.startswith(_ZIP):
+        return "zip"
+    if head.startswith(b"PAR1"):
+        return "parquet"
     if head[8:12] == b"DUCK":
         raise NotATraceError("this is a DuckDB database, not a trace file", hint="open it with --db")
     if _JSON_START.match(head) or head.startswith(_UTF16):

@@ -10,7 +10,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import pyarrow as pa
 
 from ._report import FormatError
 
@@ -18,9 +20,13 @@ __all__ = ["ByteSource", "Candidate", "find_files"]
 
 # Names under which people keep traces. Only a filter for folders: what a file is decides its content.
 _SUFFIXES = frozenset(
-    {".json", ".jsonl", ".ndjson", ".jsonlines", ".pb", ".binpb", ".bin", ".otlp", ".proto", ".traj", ".gz"}
+    (
+        *(".json", ".jsonl", ".ndjson", ".jsonlines", ".pb", ".binpb", ".bin", ".otlp", ".proto"),
+        *(".traj", ".eval", ".parquet", ".gz", ".zst", ".zstd"),
+    )
 )
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # A trace compresses 10 to 60 fold, a decompression bomb about 1,000 fold.
 _BOMB_RATIO = 300
 _BOMB_FROM = 64 << 20
@@ -81,10 +87,10 @@ def _walk(top: Path, leave_out: Callable[[Path], bool]) -> Iterator[Candidate]:
 
 
 class ByteSource:
-    """A file's bytes, unpacked where they are gzip, with `done` for a progress bar.
+    """A file's bytes, unpacked where they are gzip or zstandard, with `done` for a progress bar.
 
-    `read` raises FormatError for what a reader can run into: no permission, a gzip that is cut off or
-    damaged, a decompression bomb.
+    `read` raises FormatError for what a reader can run into: no permission, compressed data that is cut off
+    or damaged, a decompression bomb.
     """
 
     def __init__(self, path: Path, on_progress: Callable[[int], None] | None = None) -> None:
@@ -95,17 +101,19 @@ class ByteSource:
         except OSError as error:
             raise FormatError(f"cannot be read: {_reason(error)}") from None
         try:
-            magic = self._raw.read(len(_GZIP_MAGIC))
+            magic = self._raw.read(len(_ZSTD_MAGIC))
             self._raw.seek(0)
         except OSError as error:
             self._raw.close()
             raise FormatError(f"cannot be read: {_reason(error)}") from None
-        self.gzipped = magic == _GZIP_MAGIC
-        self._stream: BinaryIO = (
-            io.BufferedReader(gzip.GzipFile(fileobj=self._raw, mode="rb"))  # type: ignore[arg-type]
-            if self.gzipped
-            else self._raw
+        self.packed = (
+            "gzip" if magic.startswith(_GZIP_MAGIC) else "zstandard" if magic == _ZSTD_MAGIC else None
         )
+        self._stream: Any = self._raw
+        if self.packed == "gzip":
+            self._stream = io.BufferedReader(gzip.GzipFile(fileobj=self._raw, mode="rb"))  # type: ignore[arg-type]
+        elif self.packed:
+            self._stream = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), "zstd")
         self._ahead = b""
 
     def __enter__(self) -> ByteSource:
@@ -119,6 +127,21 @@ class ByteSource:
     def done(self) -> int:
         """Bytes of the file (as it lies on disk) read so far."""
         return self._raw.tell()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, as it lies on disk."""
+        return os.fstat(self._raw.fileno()).st_size
+
+    def seekable(self) -> BinaryIO:
+        """The file itself, for formats that are read from their end. Raises FormatError if it is packed."""
+        if self.packed:
+            raise FormatError(f"an archive inside {self.packed}", hint="unpack it first")
+        return self._raw
+
+    @property
+    def on_progress(self) -> Callable[[int], None] | None:
+        return self._on_progress
 
     def peek(self, size: int) -> bytes:
         """The next bytes, up to `size`, without consuming them."""
@@ -135,7 +158,7 @@ class ByteSource:
 
     def _next(self, size: int) -> bytes:
         try:
-            out = self._stream.read(size)
+            out = bytes(self._stream.read(size))
         except EOFError:
             raise FormatError(
                 "the gzip file is cut off",
@@ -146,11 +169,17 @@ class ByteSource:
             raise FormatError(
                 f"the gzip file is damaged ({_reason(error)})", where=f"after {self._given:,} unpacked bytes"
             ) from None
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
+            if self.packed == "zstandard" and getattr(error, "errno", None) is None:
+                raise FormatError(
+                    f"the zstandard data is cut off or damaged ({_reason(error)})",
+                    where=f"after {self._given:,} unpacked bytes",
+                    hint="copy it again",
+                ) from None
             raise FormatError(f"cannot be read: {_reason(error)}") from None
         self._given += len(out)
         done = self.done
-        if self.gzipped and self._given > max(_BOMB_FROM, done * _BOMB_RATIO):
+        if self.packed and self._given > max(_BOMB_FROM, done * _BOMB_RATIO):
             raise FormatError(
                 f"unpacks to more than {_BOMB_RATIO} times its size, which no trace does",
                 hint="if it is one all the same, unpack it first",

@@ -20,9 +20,11 @@ from ._conversations import conversation_parts
 from ._counts import count_traces, fingerprints
 from ._detect import FORMATS as PLAIN_FORMATS
 from ._detect import classify, container_of, is_message, looks_meant, not_a_trace
+from ._eval_archive import eval_parts
 from ._files import ByteSource, Candidate, find_files
 from ._json_stream import JsonValue, json_values
 from ._otlp import Part, json_parts, proto_parts
+from ._parquet import parquet_values
 from ._registry import FORMATS, json_format, recognise
 from ._report import (
     FileReport,
@@ -34,6 +36,7 @@ from ._report import (
     printable,
 )
 from ._stage import Stage
+from ._zip import Archive
 from .sessions import session_format, tell_lines, tell_values
 
 __all__ = ["Progress", "import_paths"]
@@ -273,21 +276,45 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
     head = source.peek(_HEAD)
     if not head:
         raise NotATraceError("the file is empty")
-    if format == "otlp-proto" or (format == "auto" and container_of(head) == "binary"):
-        for part in proto_parts(source.read):
+    container = container_of(head)
+    if container in ("zip", "parquet"):
+        yield from _archive_parts(source, container, format, report, skipped)
+        return
+    if format == "otlp-proto" or (format == "auto" and container == "binary"):
+        for part in proto_parts(source.read, skipped):
             report.format = "otlp-proto"
             yield part
         if report.format is None:
             raise NotATraceError("OTLP protobuf without a single span or log record")
         return
-    if container_of(head) == "binary":
+    if container == "binary":
         raise NotATraceError("this is not JSON", hint="leave --format out to have it recognised")
-    lines, session = tell_lines(source.peek), session_format(format)
-    if lines is not None and (format == "auto" or lines is session):
+    lines = tell_lines(source.peek)
+    if lines is not None and (format == "auto" or lines is session_format(format)):
         report.format = lines.name
         yield from lines.of_lines(source.read, skipped)
         return
-    values = json_values(source.read)
+    yield from _json_parts(json_values(source.read), head, format, report, skipped)
+
+
+def _archive_parts(
+    source: ByteSource, container: str, format: str, report: FileReport, skipped: SkipList
+) -> Iterator[Part]:
+    """Requests of a file that is read from its end: an archive of Inspect's, or a Parquet file of rows."""
+    raw = source.seekable()
+    if container == "parquet":
+        rows = parquet_values(raw, source.size, source.on_progress)
+        yield from _json_parts(rows, b"", format, report, skipped)
+        return
+    if format not in ("auto", "inspect"):
+        raise NotATraceError(f"read as {format}, but it is a zip archive")
+    yield from eval_parts(Archive(raw, source.size, source.on_progress), report, skipped)
+
+
+def _json_parts(
+    values: Iterator[JsonValue], head: bytes, format: str, report: FileReport, skipped: SkipList
+) -> Iterator[Part]:
+    session = session_format(format)
     try:
         # Collectors write an empty request now and then; the first one with content says what this is.
         first = next((item for item in values if item.value != {}), None)

@@ -36,9 +36,12 @@ class JsonValue:
     array: int | None  # which top-level array it is an element of, from 1; None: it stands alone
     index: int  # from 1: ordinal inside that array, or among the values that stand alone
     size: int  # characters
+    frame: str = ""  # where the text stands that holds it, if it is not the file itself
 
     @property
     def where(self) -> str:
+        if self.frame:
+            return self.frame
         return f"entry {self.index} (line {self.line})" if self.array else f"line {self.line}"
 
 

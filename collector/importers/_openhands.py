@@ -124,7 +124,7 @@ class _Reader:
             call_id = metadata.get("tool_call_id") or self._ids.get(event.get("cause"))
             if call_id is not None and observation != "null":
                 self._result(event, call_id, event.get("content"), _old_flag(event))
-        elif action == "message" or action == "system":
+        elif action in ("message", "system"):
             role = {"user": "user", "agent": "assistant"}.get(str(event.get("source")), "system")
             self._say(event, "system" if action == "system" else role, args.get("content"))
         elif action == "finish":

@@ -5,10 +5,12 @@ Everything becomes serialized Export…ServiceRequests of a few hundred kB, the 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -17,7 +19,7 @@ from ...guard import OtlpDecodeError
 from .._otlp import logs_json_to_protobuf, traces_json_to_protobuf
 from .._segment import Signal
 from ._detect import OTLP_KEYS, not_a_trace
-from ._json_stream import JsonValue
+from ._json_stream import JsonValue, json_values
 from ._report import FormatError, NotATraceError, SkipList
 
 __all__ = ["Part", "json_parts", "parts_of_request", "proto_parts"]
@@ -26,6 +28,10 @@ __all__ = ["Part", "json_parts", "parts_of_request", "proto_parts"]
 _PART_BYTES = 1 << 20
 # The longest single message of a protobuf file.
 _MAX_MESSAGE = 256 << 20
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# A trace compresses 10 to 60 fold; see also `_files`.
+_BOMB_RATIO = 300
+_BOMB_FROM = 64 << 20
 _FIELD_1 = 0x0A  # tag of `resource_spans` and `resource_logs`: field 1, length-delimited
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8
@@ -66,19 +72,23 @@ def _only(value: dict[str, Any], signal: str) -> dict[str, Any]:
     return {key: content for key, content in value.items() if OTLP_KEYS.get(key) == signal}
 
 
-def proto_parts(read: Callable[[int], bytes]) -> Iterator[Part]:
+def proto_parts(read: Callable[[int], bytes], skipped: SkipList) -> Iterator[Part]:
     """Requests of a protobuf file, bare or length-prefixed. Raises FormatError.
 
-    Both layouts are taken apart into frames, so memory is bounded by the largest one.
+    Both layouts are taken apart into frames, so memory is bounded by the largest one. With `compression`
+    the collector packs each message on its own, JSON ones too, and puts the length before them.
     """
     reader = _Reader(read)
     first = reader.take(1)
     if not first:
         return
     reader.push_back(first)
-    frames = _bare_frames(reader) if first[0] == _FIELD_1 else _prefixed_frames(reader)
+    frames = _bare_frames(reader) if first[0] == _FIELD_1 else _unpacked(_prefixed_frames(reader))
     signal: Signal | None = None
     for where, data in frames:
+        if data.startswith(b"{"):
+            yield from json_parts(_one_value(data, where), skipped)
+            continue
         found = _signal_of(data)
         if found is None:
             if not _is_empty(data):
@@ -230,6 +240,32 @@ def _prefixed_frames(reader: _Reader) -> Iterator[tuple[str, bytes]]:
                 raise NotATraceError("neither JSON nor OTLP protobuf, or cut off in its first message")
             raise FormatError("the file is cut off in this message", where=where, hint="copy it again")
         yield where, data
+
+
+def _unpacked(frames: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """The messages, those in zstandard unpacked. Raises FormatError for a decompression bomb."""
+    packed = given = 0
+    for where, data in frames:
+        packed += len(data)
+        if not data.startswith(_ZSTD_MAGIC):
+            yield where, data
+            continue
+        limit = max(_BOMB_FROM, packed * _BOMB_RATIO) - given
+        try:
+            unpacked = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(limit + 1)
+        except (OSError, pa.ArrowException):
+            raise FormatError("zstandard data that is damaged", where=where, hint="copy it again") from None
+        if len(unpacked) > limit:
+            raise FormatError(f"unpacks to more than {_BOMB_RATIO} times its size", where=where)
+        given += len(unpacked)
+        yield where, unpacked
+
+
+def _one_value(data: bytes, where: str) -> Iterator[JsonValue]:
+    """The JSON values of one message."""
+    stream = io.BytesIO(data)
+    for item in json_values(stream.read):
+        yield replace(item, frame=where)
 
 
 def _bare_frames(reader: _Reader) -> Iterator[tuple[str, bytes]]:

@@ -13,6 +13,7 @@ from typing import Any
 from ._atif import atif_parts, matches_atif
 from ._detect import FORMATS as PLAIN_FORMATS
 from ._detect import classify
+from ._inspect import inspect_parts, matches_inspect
 from ._jaeger import jaeger_parts, matches_jaeger
 from ._json_stream import JsonValue
 from ._langfuse import langfuse_parts, matches_langfuse
@@ -55,6 +56,7 @@ JSON_FORMATS: tuple[JsonFormat, ...] = (
     JsonFormat("jaeger", matches_jaeger, jaeger_parts, copy=True),
     JsonFormat("atif", matches_atif, atif_parts),
     JsonFormat("openhands", matches_openhands, openhands_parts),
+    JsonFormat("inspect", matches_inspect, inspect_parts),
     JsonFormat("swe-agent", matches_swe_agent, swe_agent_parts),
     JsonFormat("mini-swe-agent", matches_mini_swe_agent, mini_swe_agent_parts),
 )
