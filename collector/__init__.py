@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._receiver import otlp_app
     from ._records import Derived, LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
     from ._redact import redact_logs, redact_traces
+    from ._redact_rules import RedactionRules
     from ._segment import Segment, Signal, read_segment
     from ._spool import Spool
     from ._store import Store
@@ -37,6 +38,7 @@ _HOME = {
     "ImportReport": "importers",
     "LlmRequest": "_records",
     "LogRecord": "_records",
+    "RedactionRules": "_redact_rules",
     "Segment": "_segment",
     "Signal": "_segment",
     "SpanEvent": "_records",
@@ -73,6 +75,7 @@ __all__ = [
     "ImportReport",
     "LlmRequest",
     "LogRecord",
+    "RedactionRules",
     "Segment",
     "Signal",
     "SpanEvent",

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ._agent_fold import EXIT_SECONDS, AgentFold
+from ._redact_rules import RedactionRules
 from ._span_sink import SEGMENT_BYTES, SpanSink, service_name
 
 __all__ = ["DuckDBSpanExporter"]
@@ -31,14 +32,20 @@ class DuckDBSpanExporter(SpanExporter):
         path: the database file. None: `LOOPSCOPE_DB`, else traces.duckdb in the working directory.
         capture_content: whether arguments, results and messages are written. None: as
             `LOOPSCOPE_CAPTURE_CONTENT` says, on by default.
+        redaction: values to replace before anything is written. None: as `LOOPSCOPE_REDACT` and its
+            relatives say.
 
     Raises SpoolError where the spool folder cannot be used.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, *, capture_content: bool | None = None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        capture_content: bool | None = None,
+        redaction: RedactionRules | None = None,
     ) -> None:
-        self._sink = SpanSink(path, capture_content)
+        self._sink = SpanSink(path, capture_content, redaction)
         self._folds = AgentFold(self._sink.db_path)
         self._closed = False
         self._lost = 0

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 
 from ..guard import LoopscopeError
 from ._processor import DuckDBSpanProcessor
+from ._redact_rules import RedactionRules
 from ._span_sink import database_path
 
 __all__ = ["instrument", "long_run_limits"]
@@ -34,6 +35,7 @@ def instrument(
     *,
     service_name: str | None = None,
     capture_content: bool | None = None,
+    redaction: RedactionRules | None = None,
 ) -> TracerProvider:
     """Record every span of this process in `path`.
 
@@ -46,6 +48,8 @@ def instrument(
         service_name: `service.name` of a provider made here; `OTEL_SERVICE_NAME` otherwise.
         capture_content: whether arguments, results and messages are written. None: as
             `LOOPSCOPE_CAPTURE_CONTENT` says, on by default.
+        redaction: values to replace before anything is written. None: as `LOOPSCOPE_REDACT` and its
+            relatives say.
 
     Returns the provider. Raises SpoolError where the spool folder cannot be used, LoopscopeError where
     the global provider is not one of the OpenTelemetry SDK.
@@ -56,7 +60,9 @@ def instrument(
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
             resource = Resource.create({"service.name": service_name} if service_name else {})
             made = TracerProvider(resource=resource, span_limits=long_run_limits())
-            made.add_span_processor(DuckDBSpanProcessor(db_path, capture_content=capture_content))
+            made.add_span_processor(
+                DuckDBSpanProcessor(db_path, capture_content=capture_content, redaction=redaction)
+            )
             trace.set_tracer_provider(made)
             _attached[id(made), str(db_path)] = made
             return made
@@ -67,7 +73,9 @@ def instrument(
                 " set one of the OpenTelemetry SDK, or send OTLP to `loopscope serve`."
             )
         if (id(provider), str(db_path)) not in _attached:
-            provider.add_span_processor(DuckDBSpanProcessor(db_path, capture_content=capture_content))
+            provider.add_span_processor(
+                DuckDBSpanProcessor(db_path, capture_content=capture_content, redaction=redaction)
+            )
             _attached[id(provider), str(db_path)] = provider
         return provider
 

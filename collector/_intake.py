@@ -24,7 +24,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ..guard import OtlpDecodeError
 from ._group_commit import GroupCommit, OverloadedError
 from ._otlp import logs_json_to_protobuf, traces_json_to_protobuf
-from ._redact import captures_content, redact_logs, redact_traces
+from ._redact_rules import RedactionRules, redactor
 from ._span_sink import database_path
 from ._spool import Signal, Spool
 from ._utf8 import with_valid_text
@@ -64,10 +64,11 @@ class Intake:
     Args:
         db_path: the database; requests go to the spool beside it.
         capture_content: None: as `LOOPSCOPE_CAPTURE_CONTENT` says.
+        redaction: None: as `LOOPSCOPE_REDACT` and its relatives say.
         max_body_bytes: limit for a request, compressed and unpacked.
         token: what senders must show as `Authorization: Bearer …`; None: nothing.
 
-    Raises SpoolError where the spool folder cannot be used.
+    Raises SpoolError where the spool folder cannot be used, LoopscopeError for rules that cannot be read.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class Intake:
         db_path: str | os.PathLike[str],
         *,
         capture_content: bool | None = None,
+        redaction: RedactionRules | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         token: str | None = None,
     ) -> None:
         spool = Spool(database_path(db_path))
         self.max_body_bytes = max_body_bytes
-        self._redact = not captures_content(capture_content)
+        self._redact = redactor(capture_content, redaction)
         self._token = None if token is None else token.encode()
         self._commits = GroupCommit(spool, _MAX_WAITING_BYTES)
         self._budget = _Budget(_MAX_WAITING_BYTES)
@@ -108,9 +110,8 @@ class Intake:
         data = _unpack(body, packing, self)
         try:
             checked = _checked_json(data, signal) if encoding == "json" else _checked_protobuf(data, signal)
-            if self._redact:
-                redact = redact_traces if signal == "traces" else redact_logs
-                checked.payload = redact(checked.payload)
+            if self._redact is not None:
+                checked.payload = self._redact(signal, checked.payload)
         except OtlpDecodeError as error:
             raise RefusedError(400, str(error)) from error
         return checked

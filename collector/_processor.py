@@ -23,6 +23,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from ._agent_fold import EXIT_SECONDS, AgentFold
+from ._redact_rules import RedactionRules
 from ._span_sink import SEGMENT_BYTES, SpanSink, service_name
 
 __all__ = ["DuckDBSpanProcessor"]
@@ -57,12 +58,15 @@ class DuckDBSpanProcessor(SpanProcessor):
         path: the database file; `<path>.spool/` beside it takes the spans first.
         capture_content: whether arguments, results and messages are written. None: as
             `LOOPSCOPE_CAPTURE_CONTENT` says, on by default.
+        redaction: values to replace before anything is written. None: as `LOOPSCOPE_REDACT` and its
+            relatives say.
         max_queue_size: spans that may wait for the background thread. Beyond it new spans are dropped
             and counted; the count is logged and written beside the spans that follow.
         first_delay, delay: seconds until the first spans, and later ones, are written.
         batch_size: spans that are written without waiting for the delay.
 
-    Raises SpoolError where the spool folder cannot be used. After that nothing is ever raised into
+    Raises SpoolError where the spool folder cannot be used, LoopscopeError for redaction rules that cannot
+    be read. After that nothing is ever raised into
     the agent, and nothing blocks it.
     """
 
@@ -71,6 +75,7 @@ class DuckDBSpanProcessor(SpanProcessor):
         path: str | os.PathLike[str] = "traces.duckdb",
         *,
         capture_content: bool | None = None,
+        redaction: RedactionRules | None = None,
         max_queue_size: int = 8192,
         first_delay: float = 0.1,
         delay: float = 0.5,
@@ -84,7 +89,7 @@ class DuckDBSpanProcessor(SpanProcessor):
         self._first_delay = first_delay
         self._delay = delay
         self._batch_size = min(batch_size, max_queue_size)
-        self._sink = SpanSink(path, capture_content)
+        self._sink = SpanSink(path, capture_content, redaction)
         self._folds = AgentFold(self._sink.db_path)
         self._closed = False
         self._reset()

@@ -26,6 +26,7 @@ from ..guard import LoopscopeError
 from ._group_commit import OverloadedError
 from ._intake import MAX_BODY_BYTES, RETRY_AFTER, Checked, Encoding, Held, Intake, RefusedError
 from ._loopback import LoopbackOnly
+from ._redact_rules import RedactionRules
 from ._rpc_status import rpc_status
 from ._spool import Signal
 
@@ -44,6 +45,7 @@ def otlp_app(
     db_path: str | os.PathLike[str],
     *,
     capture_content: bool | None = None,
+    redaction: RedactionRules | None = None,
     loopback_only: bool = True,
     max_body_bytes: int = MAX_BODY_BYTES,
     token: str | None = None,
@@ -54,6 +56,8 @@ def otlp_app(
         db_path: the database; requests go to the spool beside it. Folding is somebody else's work.
         capture_content: whether arguments, results and messages are written. None: as
             `LOOPSCOPE_CAPTURE_CONTENT` says, on by default.
+        redaction: values to replace before anything is written. None: as `LOOPSCOPE_REDACT` and its
+            relatives say.
         loopback_only: refuse requests that were not addressed to this machine by a loopback name.
         max_body_bytes: limit for a request body, compressed and unpacked.
         token: refuse requests that do not carry it as a bearer token.
@@ -62,7 +66,13 @@ def otlp_app(
     spool cannot be written now (with Retry-After). Errors carry a google.rpc.Status in the encoding of
     the request. Raises SpoolError where the spool folder cannot be used.
     """
-    intake = Intake(db_path, capture_content=capture_content, max_body_bytes=max_body_bytes, token=token)
+    intake = Intake(
+        db_path,
+        capture_content=capture_content,
+        redaction=redaction,
+        max_body_bytes=max_body_bytes,
+        token=token,
+    )
     return http_app(intake, loopback_only=loopback_only)
 
 

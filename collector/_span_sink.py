@@ -10,7 +10,7 @@ from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from ._redact import captures_content, redact_traces
+from ._redact_rules import RedactionRules, redactor
 from ._sdk_encode import encode_request, encode_span
 from ._spool import Spool
 
@@ -51,12 +51,17 @@ class SpanSink:
     """Turns SDK spans into spool segments.
 
     Raises SpoolError at once where the spool folder cannot be used, so that a wrong path shows when
-    the agent starts and not when its first run is lost.
+    the agent starts and not when its first run is lost; likewise LoopscopeError for redaction rules.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, capture_content: bool | None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        capture_content: bool | None,
+        redaction: RedactionRules | None = None,
+    ) -> None:
         self.db_path = database_path(path)
-        self.captures_content = captures_content(capture_content)
+        self._redact = redactor(capture_content, redaction)
         self.spool = Spool(self.db_path)
         self.spool.prepare()
         self._warned_of_limits = False
@@ -80,9 +85,9 @@ class SpanSink:
         return body
 
     def request(self, records: Sequence[tuple[ReadableSpan, bytes]]) -> bytes:
-        """An ExportTraceServiceRequest of records made by `encode`; redacted without content capture."""
+        """An ExportTraceServiceRequest of records made by `encode`, redacted."""
         payload = encode_request(records)
-        return payload if self.captures_content else redact_traces(payload)
+        return payload if self._redact is None else self._redact("traces", payload)
 
     def write(self, payload: bytes, *, service: str | None, dropped: int = 0) -> Path:
         """Write one segment; durable when this returns. Raises SpoolError.

@@ -11,8 +11,7 @@ from typing import Any
 
 from ...guard import ImportFileError, StoreBusyError, StoreError
 from .._fold import fold
-from .._redact import captures_content, redact_logs, redact_traces
-from .._segment import Signal
+from .._redact_rules import RedactionRules, Redactor, redactor
 from .._spool import Spool
 from .._store import Store
 from ._chats import conversations
@@ -61,6 +60,7 @@ def import_paths(
     format: str = "auto",
     progress: Progress | None = None,
     capture_content: bool | None = None,
+    redaction: RedactionRules | None = None,
 ) -> ImportReport:
     """Bring trace files and chat transcripts into a database.
 
@@ -72,6 +72,7 @@ def import_paths(
             brought into the database, with (bytes stored, bytes in all, the database).
         capture_content: False leaves out arguments, results and messages before anything is written;
             None asks the environment variable LOOPSCOPE_CAPTURE_CONTENT.
+        redaction: values to replace before anything is written; None asks LOOPSCOPE_REDACT and its relatives.
 
     A file comes in whole or not at all; one that cannot be imported is a FileReport with `error` set and
     does not keep the others out. Importing again changes nothing in the store.
@@ -82,15 +83,17 @@ def import_paths(
     """
     if format != "auto" and format not in FORMATS:
         raise ImportFileError(f"no such format: {format!r}; there are auto, {', '.join(FORMATS)}")
-    importer = _Importer(Path(db_path), format, progress, captures_content(capture_content))
+    importer = _Importer(Path(db_path), format, progress, redactor(capture_content, redaction))
     return importer.run([Path(path) for path in paths])
 
 
 class _Importer:
-    def __init__(self, db_path: Path, format: str, progress: Progress | None, capture: bool) -> None:
+    def __init__(
+        self, db_path: Path, format: str, progress: Progress | None, redact: Redactor | None
+    ) -> None:
         self._format = format
         self._progress = progress
-        self._redact = None if capture else _redact
+        self._redact = redact
         self._store = Store(db_path)
         self._spool = Spool(db_path)
         self._folder = db_path.absolute().parent
@@ -265,10 +268,6 @@ class _Importer:
             report.already_there = number in after and self._before.get(number) == after[number]
             totals.spans += report.spans
             totals.logs += report.logs
-
-
-def _redact(signal: Signal, data: bytes) -> bytes:
-    return redact_traces(data) if signal == "traces" else redact_logs(data)
 
 
 def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipList) -> Iterator[Part]:
