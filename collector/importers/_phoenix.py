@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
 from ._json_stream import JsonValue
 from ._otlp import Part
 from ._report import FormatError, SkipList
@@ -25,11 +27,17 @@ from ._spans import (
     trace_id_of,
 )
 
-__all__ = ["matches_phoenix", "phoenix_parts"]
+__all__ = ["matches_console", "matches_phoenix", "phoenix_parts"]
 
 _PREFIX = "attributes."
 _MAX_KEYS = 100_000
 _MAX_DEPTH = 64
+_KINDS = {
+    "SpanKind.SERVER": Span.SPAN_KIND_SERVER,
+    "SpanKind.CLIENT": Span.SPAN_KIND_CLIENT,
+    "SpanKind.PRODUCER": Span.SPAN_KIND_PRODUCER,
+    "SpanKind.CONSUMER": Span.SPAN_KIND_CONSUMER,
+}
 # Attributes that are JSON text although they look like something to flatten.
 _JSON_TEXT = (
     "metadata",
@@ -47,6 +55,11 @@ _JSON_ENDINGS = (".json_schema", ".arguments", ".variables", ".invocation_parame
 def matches_phoenix(value: Any) -> bool:
     rows = page(value, "data", "spans")
     return _ids(rows[0] if rows else value) is not None
+
+
+def matches_console(value: Any) -> bool:
+    """Whether this is a span as the ConsoleSpanExporter prints it."""
+    return _ids(value) is not None and str(value.get("kind")).startswith("SpanKind.")
 
 
 def _ids(row: Any) -> tuple[Any, Any] | None:
@@ -107,6 +120,7 @@ def _span(row: dict[str, Any], trace_id: str, span_id: str, *, where: str) -> Ex
         str(row.get("name") or ""),
         start,
         time_of(row.get("end_time")),
+        kind=_KINDS.get(str(row.get("kind")), Span.SPAN_KIND_INTERNAL),
         status=status_of(status.get("status_code")),
         status_message=message if isinstance(message, str) else None,
         attributes=attributes,

@@ -14,6 +14,7 @@ from ._atif import atif_parts, matches_atif
 from ._detect import FORMATS as PLAIN_FORMATS
 from ._detect import classify
 from ._inspect import inspect_parts, matches_inspect
+from ._intercode import intercode_parts, matches_intercode
 from ._jaeger import jaeger_parts, matches_jaeger
 from ._json_stream import JsonValue
 from ._langfuse import langfuse_parts, matches_langfuse
@@ -21,7 +22,7 @@ from ._langsmith import langsmith_parts, matches_langsmith
 from ._mlflow import matches_mlflow, mlflow_parts
 from ._openhands import matches_openhands, openhands_parts
 from ._otlp import Part
-from ._phoenix import matches_phoenix, phoenix_parts
+from ._phoenix import matches_console, matches_phoenix, phoenix_parts
 from ._report import SkipList
 from ._swe_agent import (
     matches_mini_swe_agent,
@@ -52,11 +53,13 @@ JSON_FORMATS: tuple[JsonFormat, ...] = (
     JsonFormat("langfuse", matches_langfuse, langfuse_parts, copy=True),
     JsonFormat("langsmith", matches_langsmith, langsmith_parts, copy=True),
     JsonFormat("mlflow", matches_mlflow, mlflow_parts, copy=True),
+    JsonFormat("otel-console", matches_console, phoenix_parts, copy=True),
     JsonFormat("phoenix", matches_phoenix, phoenix_parts, copy=True),
     JsonFormat("jaeger", matches_jaeger, jaeger_parts, copy=True),
     JsonFormat("atif", matches_atif, atif_parts),
     JsonFormat("openhands", matches_openhands, openhands_parts),
     JsonFormat("inspect", matches_inspect, inspect_parts),
+    JsonFormat("intercode", matches_intercode, intercode_parts),
     JsonFormat("swe-agent", matches_swe_agent, swe_agent_parts),
     JsonFormat("mini-swe-agent", matches_mini_swe_agent, mini_swe_agent_parts),
 )
