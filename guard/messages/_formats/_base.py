@@ -36,6 +36,8 @@ def is_stub_content(content: Any) -> bool:
 
 def get(raw: Any, key: str) -> Any:
     """A member of a dict or of an SDK object; None where it has none."""
+    if type(raw) is dict:
+        return raw.get(key)
     if isinstance(raw, Mapping):
         return raw.get(key)
     return getattr(raw, key, None)
