@@ -15,7 +15,18 @@ from importlib.metadata import version as distribution_version
 import typer
 
 from ..guard import LoopscopeError
-from . import _analysis, _demo, _doctor, _import, _policy, _query, _report, _serve
+from . import (
+    _analysis,
+    _demo,
+    _doctor,
+    _import,
+    _messages,
+    _policy,
+    _query,
+    _report,
+    _requests,
+    _serve,
+)
 from ._output import one_line, print_error
 
 __all__ = ["app", "main"]
@@ -37,7 +48,10 @@ app.command("replay")(_analysis.replay)
 app.command("sweep")(_analysis.sweep)
 app.command("incidents")(_analysis.incidents)
 app.command("errors")(_analysis.errors)
+app.command("requests")(_requests.requests)
 app.command("report")(_report.report)
+app.command("sanitize")(_messages.sanitize)
+app.command("lint")(_messages.lint)
 app.command("query")(_query.query)
 app.command("doctor")(_doctor.doctor)
 app.add_typer(_policy.commands, name="policy")

@@ -1,0 +1,347 @@
+"""`loopscope sanitize` and `loopscope lint`: one message history out of a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..guard import LoopscopeError
+from ._options import Format, FormatOption
+from ._output import console, print_csv, print_json, print_note, print_table
+
+__all__ = ["lint", "sanitize"]
+
+_LARGEST = 512 * 2**20  # bytes of a file that is read whole
+_HISTORY_KEYS = ("messages", "input", "contents")  # where a request's body holds its history
+_ENVELOPES = ("request", "body", "kwargs")  # where a recorded exchange holds the request
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A JSON file, or - for standard input: a list of messages, or a request's body with messages, "
+        "input or contents; or JSON Lines with one of these a line.",
+    ),
+]
+MessageFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--message-format",
+        help="openai-chat, openai-responses, anthropic, gemini or bedrock-converse. Not given: recognised.",
+    ),
+]
+Pending = Annotated[
+    list[str] | None,
+    typer.Option("--pending", metavar="ID", help="A call that still runs: it needs no result. Repeatable."),
+]
+
+
+@dataclass(slots=True)
+class _History:
+    """One history and the document that it stands in."""
+
+    messages: list[Any]
+    document: Any
+    place: tuple[str, ...]  # the keys that lead to it; () where the document is the history
+    line: int | None
+    model: str | None
+    previous_response_id: str | None
+
+    def with_messages(self, messages: list[Any]) -> Any:
+        if not self.place:
+            return messages
+        copied = top = dict(self.document)
+        for key in self.place[:-1]:
+            copied[key] = dict(copied[key])
+            copied = copied[key]
+        copied[self.place[-1]] = messages
+        return top
+
+
+def sanitize(
+    source: Source,
+    provider: Annotated[
+        str | None, typer.Option(help="Also repair what only this provider refuses, e.g. deepseek.")
+    ] = None,
+    message_format: MessageFormat = None,
+    pending: Pending = None,
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Repair a saved session: also merge turns and drop unanswered calls."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the repaired history here.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Print the list of repairs in place of the history.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 where a repair is needed.")] = False,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Repair a message history: pair calls with results, drop doubles, mend what a provider would refuse.
+
+    Prints the repaired history in the shape in which it came, and says on stderr what was changed.
+    """
+    from .. import guard
+
+    _known_format(message_format)
+    _known_provider(provider)
+    rows: list[dict[str, Any]] = []
+    documents: list[Any] = []
+    lines = False
+    for history in _histories(source):
+        lines = lines or history.line is not None
+        options: dict[str, Any] = {"format": message_format, "provider": provider}
+        if pending:
+            options["pending_call_ids"] = tuple(pending)
+        if history.previous_response_id:
+            options["previous_response_id"] = history.previous_response_id
+        repair = guard.repair_messages if reload else guard.sanitize_messages
+        try:
+            done = repair(history.messages, **options)
+        except ValueError as error:
+            raise LoopscopeError(f"{_where(source, history)}: {error}") from None
+        documents.append(history.with_messages(done.messages))
+        for one in done.repairs:
+            rows.append(
+                {
+                    "line": history.line,
+                    "message": one.message_index,
+                    "repair": str(one.kind),
+                    "call_id": one.call_id,
+                    "detail": one.detail,
+                }
+            )
+    if output is not None:
+        _write(output, documents, lines)
+    if report:
+        _print_findings(rows, "repairs", lines, format, "Nothing to repair.")
+    else:
+        for row in rows:
+            place = f"line {row['line']}, " if lines else ""
+            print_note(f"{place}message {row['message']}: {row['repair']}: {row['detail']}")
+        if not rows:
+            print_note("nothing to repair")
+        if output is None:
+            sys.stdout.write(_dumped(documents, lines))
+    if check and rows:
+        raise typer.Exit(1)
+
+
+def lint(
+    source: Source,
+    provider: Annotated[
+        str | None,
+        typer.Option(help="The provider that the history goes to. Not given: every one of its format."),
+    ] = None,
+    message_format: MessageFormat = None,
+    pending: Pending = None,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Say which rules of a provider a message history breaks, before the provider answers HTTP 400.
+
+    Exit code 0: none; 1: at least one; 2: bad input.
+    """
+    from .. import guard
+
+    _known_format(message_format)
+    _known_provider(provider)
+    rows: list[dict[str, Any]] = []
+    lines = False
+    for history in _histories(source):
+        lines = lines or history.line is not None
+        try:
+            named = message_format or guard.detect_format(history.messages)
+            asked = [provider] if provider else _providers_of(named)
+            for name in asked:
+                for one in guard.lint_messages(
+                    history.messages,
+                    name,
+                    named,
+                    pending_call_ids=tuple(pending or ()),
+                    previous_response_id=history.previous_response_id,
+                ):
+                    rows.append(
+                        {
+                            "line": history.line,
+                            "message": one.message_index,
+                            "class": str(one.error_class),
+                            "rule": one.rule,
+                            "provider": name,
+                            "call_id": one.call_id,
+                            "detail": one.detail,
+                        }
+                    )
+        except ValueError as error:
+            raise LoopscopeError(f"{_where(source, history)}: {error}") from None
+    who = provider or "any provider of its format that is known"
+    _print_findings(
+        _merged(rows), "violations", lines, format, f"Clean: breaks no rule that is known of {who}."
+    )
+    if rows:
+        raise typer.Exit(1)
+
+
+def _merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for what several providers refuse alike."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = tuple(value for name, value in row.items() if name != "provider")
+        known = found.setdefault(key, {**row, "provider": []})
+        known["provider"].append(row["provider"])
+    return [{**row, "provider": ", ".join(row["provider"])} for row in found.values()]
+
+
+def _print_findings(rows: list[dict[str, Any]], what: str, lines: bool, format: Format, empty: str) -> None:
+    if not lines:
+        rows = [{key: value for key, value in row.items() if key != "line"} for row in rows]
+    if format is Format.JSON:
+        print_json({"schema_version": 1, what: rows})
+    elif not rows:
+        if format is Format.TABLE:
+            console().print(empty)
+    elif format is Format.CSV:
+        print_csv(list(rows[0]), rows)
+    else:
+        print_table({key: key.replace("_", " ") for key in rows[0]}, rows, width=120, optional=("rule",))
+
+
+# -- reading and writing ------------------------------------------------------------------------
+
+
+def _histories(source: str) -> Iterator[_History]:
+    text = _read(source)
+    name = "standard input" if source == "-" else source
+    try:
+        documents: list[tuple[int | None, Any]] = [(None, json.loads(text))]
+    except (ValueError, RecursionError) as error:
+        documents = list(_json_lines(text, name, error))
+    found = False
+    for line, document in documents:
+        place = _place_of(document)
+        if place is None:
+            where = f"{name}, line {line}" if line else name
+            raise LoopscopeError(
+                f"{where}: no message history: give a list of messages, or an object with "
+                f"{', '.join(_HISTORY_KEYS[:-1])} or {_HISTORY_KEYS[-1]}"
+            )
+        found = True
+        yield _history(document, place, line)
+    if not found:
+        raise LoopscopeError(f"{name}: empty: give a list of messages as JSON")
+
+
+def _read(source: str) -> str:
+    try:
+        if source == "-":
+            data = sys.stdin.buffer.read(_LARGEST + 1)
+        else:
+            path = Path(source)
+            if path.is_dir():
+                raise LoopscopeError(f"{source}: a folder; give one file")
+            with path.open("rb") as file:
+                data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise LoopscopeError(f"{source}: cannot be read: {error.strerror or error}") from None
+    if len(data) > _LARGEST:
+        raise LoopscopeError(f"{source}: larger than {_LARGEST // 2**20} MB; split it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LoopscopeError(f"{source}: not UTF-8 text (byte {error.start})") from None
+
+
+def _json_lines(text: str, name: str, whole: Exception) -> Iterator[tuple[int, Any]]:
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == 1 or len(lines) == 1:
+                raise LoopscopeError(f"{name}: not JSON: {whole}") from None
+            raise LoopscopeError(f"{name}, line {number}: not JSON: {error}") from None
+
+
+def _place_of(document: Any) -> tuple[str, ...] | None:
+    if isinstance(document, list):
+        return ()
+    if not isinstance(document, dict):
+        return None
+    for key in _HISTORY_KEYS:
+        if isinstance(document.get(key), list):
+            return (key,)
+    for outer in _ENVELOPES:
+        inner = document.get(outer)
+        if isinstance(inner, dict):
+            for key in _HISTORY_KEYS:
+                if isinstance(inner.get(key), list):
+                    return (outer, key)
+    return None
+
+
+def _history(document: Any, place: tuple[str, ...], line: int | None) -> _History:
+    holder = document
+    for key in place[:-1]:
+        holder = holder[key]
+    messages = holder[place[-1]] if place else document
+    body = holder if place else {}
+    model, previous = body.get("model"), body.get("previous_response_id")
+    return _History(
+        messages,
+        document,
+        place,
+        line,
+        model if isinstance(model, str) else None,
+        previous if isinstance(previous, str) else None,
+    )
+
+
+def _dumped(documents: list[Any], lines: bool) -> str:
+    if lines:
+        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in documents)
+    return json.dumps(documents[0], ensure_ascii=False, indent=2) + "\n"
+
+
+def _write(path: Path, documents: list[Any], lines: bool) -> None:
+    try:
+        path.write_text(_dumped(documents, lines), encoding="utf-8")
+    except OSError as error:
+        raise LoopscopeError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _where(source: str, history: _History) -> str:
+    name = "standard input" if source == "-" else source
+    return f"{name}, line {history.line}" if history.line else name
+
+
+# -- names --------------------------------------------------------------------------------------
+
+
+def _known_format(name: str | None) -> None:
+    from ..guard import FORMATS
+
+    if name is not None and name not in FORMATS:
+        raise LoopscopeError(f"--message-format {name!r}: choose one of {', '.join(FORMATS)}")
+
+
+def _known_provider(name: str | None) -> None:
+    from ..guard import PROVIDERS, provider_rules
+
+    if name is not None and provider_rules(name) is None:
+        raise LoopscopeError(
+            f"--provider {name!r}: no rules are known; choose one of {', '.join(sorted(PROVIDERS))}"
+        )
+
+
+def _providers_of(message_format: str) -> list[str]:
+    from ..guard import PROVIDERS
+
+    return sorted(name for name, rules in PROVIDERS.items() if message_format in rules.formats)

@@ -1,0 +1,144 @@
+"""`loopscope sanitize` and `loopscope lint` over files, bodies, JSON Lines and standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+CALL = {"id": "k", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKED = [
+    {"role": "user", "content": "q"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+]
+RESULT = {"role": "tool", "tool_call_id": "k", "content": "one"}
+GOOD = [*ASKED, RESULT]
+DOUBLED = [*ASKED, RESULT, RESULT]
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(value, name="history.json"):
+        path = tmp_path / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    return write
+
+
+def test_a_clean_history_goes_through(run, file):
+    done = run("sanitize", file(GOOD))
+    assert done.code == 0
+    assert json.loads(done.out) == GOOD
+    assert done.err == "nothing to repair\n"
+
+
+def test_the_repaired_history_and_what_was_done(run, file):
+    done = run("sanitize", file(DOUBLED))
+    assert json.loads(done.out) == GOOD
+    assert "message 3: dropped_duplicate_result" in done.err
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda history: {"model": "gpt", "messages": history, "temperature": 0},
+        lambda history: {"url": "u", "request": {"messages": history}},
+    ],
+)
+def test_a_request_keeps_its_shape(run, file, around):
+    done = run("sanitize", file(around(DOUBLED)))
+    assert json.loads(done.out) == around(GOOD)
+
+
+def test_json_lines_give_json_lines(run, file):
+    text = "\n".join(json.dumps({"messages": one}) for one in (GOOD, DOUBLED)) + "\n"
+    done = run("sanitize", file(text, "wire.jsonl"), "--report", "--format", "json")
+    (repair,) = json.loads(done.out)["repairs"]
+    assert (repair["line"], repair["message"], repair["repair"]) == (2, 3, "dropped_duplicate_result")
+    done = run("sanitize", file(text, "wire.jsonl"))
+    assert [json.loads(line)["messages"] for line in done.out.splitlines()] == [GOOD, GOOD]
+
+
+def test_standard_input_and_an_output_file(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(DOUBLED).encode())))
+    done = run("sanitize", "-", "-o", tmp_path / "out.json")
+    assert done.out == ""
+    assert json.loads((tmp_path / "out.json").read_text()) == GOOD
+
+
+def test_check_says_by_exit_code_whether_a_repair_is_needed(run, file):
+    assert run("sanitize", file(GOOD), "--check").code == 0
+    assert run("sanitize", file(DOUBLED), "--check").code == 1
+
+
+def test_a_pending_call_gets_no_stub(run, file):
+    assert len(json.loads(run("sanitize", file(ASKED)).out)) == 3
+    assert json.loads(run("sanitize", file(ASKED), "--pending", "k").out) == ASKED
+
+
+def test_reload_prunes_what_nothing_answered(run, file):
+    history = [*ASKED, {"role": "user", "content": "more"}]
+    done = run("sanitize", file(history), "--reload")
+    assert json.loads(done.out) == [{"role": "user", "content": "q\n\nmore"}]
+
+
+def test_a_provider_of_its_own_rules(run, file):
+    history = [*GOOD, {"role": "assistant", "content": "done"}]
+    done = run("sanitize", file(history), "--provider", "mistral", "--report", "--format", "json")
+    assert {row["repair"] for row in json.loads(done.out)["repairs"]} == {"rewrote_id"}
+    assert json.loads(run("sanitize", file(history)).out) == history
+
+
+def test_lint_of_one_provider(run, file):
+    assert run("lint", file(GOOD), "--provider", "openai").code == 0
+    done = run("lint", file(DOUBLED), "--provider", "openai", "--format", "json")
+    assert done.code == 1
+    found = json.loads(done.out)["violations"]
+    assert [(row["message"], row["class"], row["provider"]) for row in found] == [
+        (3, "duplicate_result", "openai")
+    ]
+
+
+def test_lint_of_every_provider_names_those_that_refuse(run, file):
+    done = run("lint", file([*GOOD, {"role": "assistant", "content": "done"}]), "--format", "json")
+    assert done.code == 1
+    (row,) = json.loads(done.out)["violations"]
+    assert (row["class"], row["provider"]) == ("id_format", "mistral")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("lint", "nowhere.json"), "nowhere.json: cannot be read: No such file"),
+        (("sanitize", "."), "a folder; give one file"),
+        (("lint", "{bad}"), "bad.json: not JSON"),
+        (("lint", "{odd}"), "odd.json: no message history"),
+        (("lint", "{torn}"), "torn.jsonl, line 2: not JSON"),
+        (
+            ("lint", "{good}", "--provider", "nobody"),
+            "--provider 'nobody': no rules are known; choose one of",
+        ),
+        (("sanitize", "{good}", "--message-format", "xml"), "choose one of openai-chat"),
+    ],
+)
+def test_bad_input_is_one_line(run, file, args, says):
+    files = {
+        "{bad}": file("nonsense", "bad.json"),
+        "{odd}": file({"a": 1}, "odd.json"),
+        "{torn}": file(json.dumps(GOOD) + "\n[{", "torn.jsonl"),
+        "{good}": file(GOOD, "good.json"),
+    }
+    done = run(*(files.get(arg, arg) for arg in args))
+    assert done.code == 2
+    assert says in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_content_is_shown_and_not_obeyed(run, file):
+    history = [*ASKED, {**RESULT, "tool_call_id": "\x1b[31mzz"}]
+    done = run("sanitize", file(history), "--report")
+    assert "\x1b" not in done.out
+    assert "\x1b" not in done.err
