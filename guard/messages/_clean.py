@@ -85,10 +85,7 @@ class _Turns:
             return self._turn(message)
         if role == "tool" and not self.grouped:
             return False
-        return all(
-            isinstance(block, Other) or (isinstance(block, Result) and block.server)
-            for block in message.blocks
-        )
+        return all(isinstance(block, Other) or block.server for block in message.blocks)
 
     def _turn(self, message: Message) -> bool:
         calls = self.open

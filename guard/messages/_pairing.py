@@ -278,6 +278,10 @@ class Pairs:
                 self.lone.append(slot.found)
             slot.dropped = True
 
+    def has_call(self, result: Result) -> bool:
+        """Does a call of the history have one of the ids of this result?"""
+        return any(one in self._latest for one in result.ids)
+
     def free_id(self, text: str) -> str:
         """Another id for the call of id `text`, that no call or result of the history has."""
         head = text.strip().partition("|")[0].strip() or text.strip()
@@ -350,9 +354,9 @@ def _settle_lone_results(pairs: Pairs, keep_orphans: bool, log: Log) -> None:
     seen: set[str] = set()
     for found in pairs.lone:
         message, result = pairs.messages[found.at], found.result
-        if found.rival is not None or not seen.isdisjoint(result.ids):
+        if found.rival is not None or not seen.isdisjoint(result.ids) or pairs.has_call(result):
             said = "a stub" if result.synthetic else f"a second result, {log.cut(result.content)}"
-            why = f"dropped {said}: the call has its result already"
+            why = f"dropped {said}: the call has one that counts"
             log.add(RepairKind.DROPPED_DUPLICATE_RESULT, message, result.id, why)
         elif keep_orphans and result.ids:
             pairs.kept_orphans.add(id(found))

@@ -20,8 +20,9 @@ CALL_REMOVED = "(tool call removed)"
 def place(pairs: Pairs, pending: Collection[str], log: Log) -> list[Message]:
     """The messages with every result in its place and a stub where no result exists anywhere."""
     builder = _Builder(pairs, pending, log)
-    make = {"after": builder.after, "anywhere": builder.anywhere, "grouped": builder.grouped}
-    return _without_empty(make[pairs.form.placement](), pairs.form, log)
+    if pairs.form.placement == "grouped":
+        return _without_empty(builder.grouped(), pairs.form, log)
+    return builder.after() if pairs.form.placement == "after" else builder.anywhere()
 
 
 class _Builder:
@@ -270,7 +271,7 @@ def _without_empty(messages: list[Message], form: Format, log: Log) -> list[Mess
             continue
         other = "user" if message.role == "assistant" else "assistant"
         before = out[-1].role if out else other
-        if form.placement != "grouped" or following is None or following.role != other or before != other:
+        if following is None or following.role != other or before != other:
             continue
         text = CALL_REMOVED if other == "user" else RESULT_REMOVED
         log.add(
