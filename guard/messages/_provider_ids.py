@@ -59,7 +59,7 @@ class _Ids:
         self.once = Rule.UNIQUE_IN_HISTORY in rules.rules
         self.in_turn = self.once or Rule.UNIQUE_IN_TURN in rules.rules
         self.given: dict[str, str] = {}  # id on the wire → the one it got first
-        self.owner: dict[str, str] = {}  # id given → id on the wire that has it
+        self.owner: dict[str, str] = {}  # id given, stripped → id on the wire that has it
 
     def fits(self, text: str) -> bool:
         return self.rules.isdisjoint(id_faults(text))
@@ -67,18 +67,19 @@ class _Ids:
     def of(self, text: str, turn: set[str]) -> str:
         """The id that a call with this one gets; `turn` holds those of its turn so far."""
         given = self.given.get(text)
-        if given is not None and not self.once and not (self.in_turn and given in turn):
+        if given is not None and not self.once and not (self.in_turn and given.strip() in turn):
             return given
-        for candidate in self._candidates(text):
-            owner = self.owner.get(candidate)
-            free = owner is None or (owner == text and not self.once)
-            if free and candidate not in turn and self.fits(candidate):
-                break
-        else:  # pragma: no cover - the candidates never end
-            raise AssertionError
+        candidate = next(one for one in self._candidates(text) if self._is_free(one, text, turn))
         self.given.setdefault(text, candidate)
-        self.owner[candidate] = text
+        self.owner[candidate.strip()] = text
         return candidate
+
+    def _is_free(self, candidate: str, text: str, turn: set[str]) -> bool:
+        """Padding does not tell two ids apart."""
+        owner = self.owner.get(candidate.strip())
+        if owner is not None and (self.once or owner != text):
+            return False
+        return candidate.strip() not in turn and self.fits(candidate)
 
     def _candidates(self, text: str) -> Iterator[str]:
         yield text
@@ -153,7 +154,7 @@ def mend_ids(messages: list[Message], rules: ProviderRules, form: Format, log: L
 def _call(call: Call, message: Message, ids: _Ids, in_turn: set[str], form: Format, log: Log) -> Call:
     text = call.id or ""
     new = ids.of(text, in_turn)
-    in_turn.add(new)
+    in_turn.add(new.strip())
     if new == call.id:
         return call
     name = log.quoted(call.name)

@@ -18,7 +18,7 @@ from ._provider_roles import ROLE_RULES, mend_roles
 from ._providers import ProviderRules
 from ._repairs import Log
 from ._rules import Rule
-from ._scan import HistoryScan, arguments_faults
+from ._scan import HistoryScan, arguments_faults, is_blank_block
 from ._types import Repair
 from ._words import RepairKind
 
@@ -161,7 +161,7 @@ def _content(message: Message, rules: ProviderRules, form: Format, log: Log, is_
             blocks = [_present_result(block, message, log) for block in blocks]
         return _with_blocks(message, blocks)
     if Rule.BLANK_TEXT in wanted and message.role != "system":
-        kept = [block for block in blocks if not _is_blank_text(block)]
+        kept = [block for block in blocks if not is_blank_block(block, message)]
         if len(kept) < len(blocks):
             blocks = kept
             if any(not (type(block) is Other and block.kind == "reasoning") for block in blocks):
@@ -206,10 +206,6 @@ def _says(block: Block) -> bool:
     if block.kind == "reasoning":
         return block.key in ("refusal", "audio")
     return not block.empty
-
-
-def _is_blank_text(block: Block) -> bool:
-    return type(block) is Other and block.kind == "text" and block.empty and type(block.raw) is not str
 
 
 def _filled(message: Message, blocks: list[Block], form: Format, log: Log) -> Message:

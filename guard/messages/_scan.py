@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from ._formats import format_of
 from ._formats._base import get
-from ._model import Call, Message, Other, Result
+from ._model import Block, Call, Message, Other, Result
 from ._rules import Rule
 from ._words import MessageFormat
 
-__all__ = ["Finding", "HistoryScan", "arguments_faults", "id_faults"]
+__all__ = ["Finding", "HistoryScan", "arguments_faults", "id_faults", "is_blank_block"]
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _WORD = _LETTERS | frozenset("_-")
@@ -88,6 +88,13 @@ def arguments_faults(arguments: Any, format_name: MessageFormat) -> tuple[Rule, 
     return () if isinstance(value, dict) else (Rule.ARGUMENTS_OBJECT,)
 
 
+def is_blank_block(block: Block, message: Message) -> bool:
+    """A text block of white space only; not a content that is plain text, which may be empty at the end."""
+    if type(block) is not Other or block.kind != "text" or not block.empty:
+        return False
+    return type(block.raw) is not str or len(message.blocks) > 1
+
+
 class HistoryScan:
     """The rules that a history breaks so far. Messages are read, never changed or kept."""
 
@@ -108,7 +115,8 @@ class HistoryScan:
         self._run_results = 0
         self._run_last = -1
         self._unanswered: list[tuple[_Open, bool]] = []  # of past turns; True: others of the turn have one
-        self._strays: list[tuple[int, Result, bool]] = []  # results that no call of their turn asked for
+        # Results that no call of their turn asked for, and the rule they break unless another call did.
+        self._strays: list[tuple[int, Result, Rule]] = []
         # Ids seen
         self._ids: set[str] = set()
         self._checked: dict[str, None] = {}
@@ -177,12 +185,12 @@ class HistoryScan:
                     said = True
                     if not block.empty:
                         spoken = True
-                    elif block.kind == "text" and type(block.raw) is not str:
+                    elif is_blank_block(block, message):
                         blank_block = True
             else:
                 said = spoken = True
                 if type(block) is Result and not block.server:
-                    self._strays.append((index, block, False))
+                    self._strays.append((index, block, Rule.ORPHAN_RESULT))
         self._join_turn(index)
         if calls:
             self._calls(calls, message, index)
@@ -307,16 +315,19 @@ class HistoryScan:
         if result.failed and not result.content:
             self._found.append(Finding(Rule.FAILED_RESULT_EMPTY, index, text))
         if not self._run_open:
-            self._strays.append((index, result, False))
+            self._strays.append((index, result, Rule.ORPHAN_RESULT))
             return
         in_run = bool(self._turn)
         self._run_last = index
         found = self._match(result)
         if found is None:
-            if any(one.answered and not set(one.call.ids).isdisjoint(result.ids) for one in self._turn):
+            repeats = any(one.answered and not set(one.call.ids).isdisjoint(result.ids) for one in self._turn)
+            if repeats and not self._items:
                 self._found.append(Finding(Rule.DUPLICATE_RESULT, index, text))
+            elif repeats:
+                self._strays.append((index, result, Rule.DUPLICATE_RESULT))
             else:
-                self._strays.append((index, result, in_run))
+                self._strays.append((index, result, Rule.UNKNOWN_RESULT_ID if in_run else Rule.ORPHAN_RESULT))
             if in_run:
                 self._run_results += 1
             return
@@ -397,10 +408,7 @@ class HistoryScan:
         self._role(message.role, "user", index)
 
     def _blank_blocks(self, message: Message, index: int) -> None:
-        if not self._chat and any(
-            type(block) is Other and block.kind == "text" and block.empty and type(block.raw) is not str
-            for block in message.blocks
-        ):
+        if not self._chat and any(is_blank_block(block, message) for block in message.blocks):
             self._found.append(Finding(Rule.BLANK_TEXT, index, None))
 
     def _system(self, message: Message, index: int) -> None:
@@ -450,7 +458,7 @@ class HistoryScan:
         if not self._strays:
             return unanswered
         left = list(unanswered)
-        for index, result, in_run in self._strays:
+        for index, result, otherwise in self._strays:
             ids = set(result.ids)
             fits = (
                 [one for one in left if not ids.isdisjoint(one[0].call.ids)]
@@ -463,8 +471,7 @@ class HistoryScan:
                 left.remove(taken)
                 found.append(Finding(Rule.MISPLACED_RESULT, index, result.id))
             elif not elsewhere:
-                rule = Rule.UNKNOWN_RESULT_ID if in_run else Rule.ORPHAN_RESULT
-                found.append(Finding(rule, index, result.id))
+                found.append(Finding(otherwise, index, result.id))
         return left
 
     def broken(self, previous_response_id: str | None = None) -> frozenset[Rule]:
