@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
 
-from ..guard import OutcomeFacts, classify_outcome, fingerprint, result_hash, scope_key, strip_annotation
+from ..guard import (
+    ErrorClass,
+    OutcomeFacts,
+    classify_outcome,
+    classify_provider_error,
+    fingerprint,
+    result_hash,
+    scope_key,
+    strip_annotation,
+)
+from ._agent_messages import complete_refused
 from ._calls import CallDraft, draft_call, mcp_session, tool_name
 from ._history import complete_histories
 from ._join import Exchange, join_run
 from ._messages import MessageReader
+from ._parts import is_stub
 from ._records import Derived, LlmRequest, LogRecord, SpanRecord, ToolCall
 from ._requests import RequestDraft, content_state, draft_requests
 from ._runs import Runs, assign_scopes
@@ -79,9 +91,11 @@ def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions
     call_drafts = [
         draft_call(members, runs.of(members[0], mcp_session(members)), logs_of) for members in groups.values()
     ]
-    request_drafts = draft_requests(requests, logs_of, MessageReader())
+    reader = MessageReader()
+    request_drafts = draft_requests(requests, logs_of, reader)
     for draft in request_drafts:
         draft.run = runs.of(draft.node)
+    complete_refused(request_drafts, call_drafts, reader)
     turns = _join(call_drafts, request_drafts)
     complete_histories(request_drafts)
     derived = Derived(
@@ -131,8 +145,13 @@ def _tool_call(draft: CallDraft) -> ToolCall:
     if draft.result_failed and not draft.explicit:
         failed = True
     result = draft.result
+    error_text = draft.error_text
+    if is_stub(result):
+        # Its place in a repaired history: what came of the call is not known, unless its span knows better.
+        result = failed = None
+        error_text = None if is_stub(error_text) else error_text
     if result is None and failed:
-        result = draft.error_text
+        result = error_text
     verdict: str | None = None
     if result is not None:
         result, verdict = strip_annotation(result)
@@ -142,7 +161,7 @@ def _tool_call(draft: CallDraft) -> ToolCall:
     http_status = draft.http_status
     if ended:
         found = classify_outcome(
-            OutcomeFacts(failed, result, draft.error_text, draft.error_type, draft.jsonrpc_code, http_status)
+            OutcomeFacts(failed, result, error_text, draft.error_type, draft.jsonrpc_code, http_status)
         )
         outcome = str(found.outcome) if found.outcome is not None else None
         kind = str(found.kind) if found.kind is not None else None
@@ -167,7 +186,7 @@ def _tool_call(draft: CallDraft) -> ToolCall:
         outcome=outcome,
         error_kind=kind,
         error_type=draft.error_type,
-        error_message=draft.error_text,
+        error_message=error_text,
         http_status=http_status,
         start_ns=draft.start_ns,
         end_ns=draft.end_ns,
@@ -227,12 +246,38 @@ def _llm_request(draft: RequestDraft, turn: int | None) -> LlmRequest:
         http_status=failure.http_status,
         error_type=failure.error_type if draft.failed else None,
         error_text=failure.text if draft.failed else None,
-        error_class=None,
+        error_class=_error_class(draft),
         content_state=content_state(draft),
         start_ns=span.start_ns,
         end_ns=span.end_ns,
         dialect=draft.dialect,
     )
+
+
+def _error_class(draft: RequestDraft) -> str | None:
+    """What is wrong with the history of a refused request; None where its refusal is not in words."""
+    failure = draft.failure
+    if not draft.failed:
+        return None
+    said = None
+    for text in (failure.text, draft.node.span.status_message):
+        if text is not None and not text.isspace() and text != "":
+            said = _classified(failure.http_status, text)
+            if said != ErrorClass.OTHER:
+                return said
+    if said is None and failure.http_status is not None and failure.http_status not in _HISTORY_STATUS:
+        return ErrorClass.OTHER
+    return said
+
+
+# Under which a provider refuses a history; any other says without words that it is about something else.
+_HISTORY_STATUS = frozenset({400, 422, 500})
+
+
+@lru_cache(maxsize=256)
+def _classified(status: int | None, text: str) -> str:
+    """Retries of one request fail with one text."""
+    return str(classify_provider_error(status, text).error_class)
 
 
 def _number(calls: list[ToolCall]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from ..guard import fingerprint
-from ._parts import MessageFacts, Requested, Responded, facts_of
+from ._parts import MessageFacts, Requested, Responded, facts_of, is_stub
 
 __all__ = ["Exchange", "JoinedCall", "join_run"]
 
@@ -262,7 +262,8 @@ def _find_back(
 def _find_back_result(messages: list[str], facts: _Facts, skip: int, call: JoinedCall) -> Responded | None:
     """The last result with the call's id (of the tool's name, where there are no ids) but `skip`.
 
-    Ids recur, so a result that stands before the request for the call is that of another one.
+    Ids recur, so a result that stands before the request for the call is that of another one. A stub in
+    the place of a lost result says nothing of the call.
     """
     skip_requests = skip
     wanted, name = call.call_id, call.name
@@ -271,7 +272,7 @@ def _find_back_result(messages: list[str], facts: _Facts, skip: int, call: Joine
         for result in reversed(found.results):
             if result.call_id == wanted and (wanted is not None or result.name == name):
                 if not skip:
-                    return result
+                    return None if is_stub(result.text) else result
                 skip -= 1
         for requested in reversed(found.calls):
             if requested.call_id == wanted and (wanted is not None or requested.name == name):

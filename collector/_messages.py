@@ -78,6 +78,16 @@ class MessageReader:
             found.output = None
         return found
 
+    def read_list(self, value: Any, system: Any = None) -> Messages:
+        """The messages of a list that stands elsewhere, as input."""
+        found = Messages()
+        found.input = self._list(value, found)
+        if found.input is not None and system is not None:
+            found.input = _with_system(found.input, system)
+        if found.input and not self._any_recorded(found.input):
+            found.input = None
+        return found
+
     def _any_recorded(self, texts: list[str]) -> bool:
         """Is there content in any message? Where capture is off some write messages of a role only."""
         for text in texts:

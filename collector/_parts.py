@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..guard import fingerprint
+from ..guard import STUB_MARKER, fingerprint, is_stub_result
 from ._attributes import as_text, block_text, dump, load, utf8
 
-__all__ = ["MessageFacts", "Requested", "Responded", "bare_key", "facts_of"]
+__all__ = ["MessageFacts", "Requested", "Responded", "bare_key", "facts_of", "is_stub"]
 
 _MAX_PARTS = 10_000  # of one message
 
@@ -61,6 +61,31 @@ def bare_key(name: str, arguments: str | None) -> tuple[str, str] | None:
         if isinstance(only, str):
             return name, only
     return None
+
+
+def is_stub(text: str | None) -> bool:
+    """Is it a stub that a repair of a history put in the place of a result? As text or inside of JSON."""
+    if text is None or is_stub_result(text):
+        return text is not None
+    if text[:1] not in _OPENING or not any(mark in text[:_STUB_WITHIN] for mark in _STUB_MARKS):
+        return False
+    value = load(text)
+    for _ in range(_STUB_DEPTH):
+        if isinstance(value, list):
+            value = value[0] if value else None
+        elif isinstance(value, dict):
+            value = next((value[key] for key in _STUB_KEYS if value.get(key) is not None), None)
+        else:
+            break
+    return is_stub_result(value)
+
+
+# Where the words of a result stand in a result that is an object.
+_STUB_KEYS = ("error", "text", "content", "output", "result", "response", "stderr", "value")
+_STUB_MARKS = (STUB_MARKER, "[Result unavailable")
+_STUB_WITHIN = 400
+_STUB_DEPTH = 5
+_OPENING = ("{", "[")
 
 
 def facts_of(text: str) -> MessageFacts:

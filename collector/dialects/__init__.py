@@ -92,6 +92,7 @@ class Keys:
     cost = _joined("cost")
     input_messages = _joined("input_messages")
     output_messages = _joined("output_messages")
+    agent_messages = _joined("agent_messages")
     input_bodies = _joined("input_bodies")
     output_bodies = _joined("output_bodies")
     failed: Mapping[str, Mapping[str, bool]] = {

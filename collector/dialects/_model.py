@@ -56,6 +56,7 @@ class Dialect:
     cost: tuple[str, ...] = ()
     input_messages: tuple[str, ...] = ()  # a list of messages, as JSON text or structured
     output_messages: tuple[str, ...] = ()
+    agent_messages: tuple[str, ...] = ()  # on an agent's span: all messages of its run
     input_bodies: tuple[str, ...] = ()  # whatever the model was given; holds the messages somewhere
     output_bodies: tuple[str, ...] = ()
 

@@ -14,6 +14,7 @@ PYDANTIC_AI = Dialect(
     agent=("agent_name",),
     model=("model_name",),
     cost=("operation.cost",),
+    agent_messages=("pydantic_ai.all_messages",),
     content_hint=(
         "Pydantic AI records content by default: do not pass include_content=False to "
         "InstrumentationSettings."
@@ -38,5 +39,6 @@ LOGFIRE = Dialect(
     ),
 )
 
-ALL_MESSAGES = "pydantic_ai.all_messages"
 SPAN_TYPE = "logfire.span_type"
+# On an agent's span: how many of its messages are those of earlier runs, given as history.
+NEW_MESSAGES = "pydantic_ai.new_message_index"
