@@ -64,7 +64,9 @@ def items_text(content: Any) -> str | None:
         texts = [
             item["text"]
             for item in content
-            if isinstance(item, dict) and item.get("type") in _TEXT_TYPES and isinstance(item.get("text"), str)
+            if isinstance(item, dict)
+            and item.get("type") in _TEXT_TYPES
+            and isinstance(item.get("text"), str)
         ]
         if len(texts) == len(content):
             return "".join(texts)
@@ -86,7 +88,9 @@ def anthropic_parts(content: Any) -> list[Part]:
         elif kind == "thinking":
             parts.append({"type": "reasoning", "content": as_text(block.get("thinking"))})
         elif kind in ("tool_use", "toolCall"):
-            parts.append(call_part(block.get("id"), block.get("name"), block.get("input", block.get("arguments"))))
+            parts.append(
+                call_part(block.get("id"), block.get("name"), block.get("input", block.get("arguments")))
+            )
         elif kind != "tool_result":
             parts.append(_bulky(block))
     return parts

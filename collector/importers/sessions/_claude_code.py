@@ -33,7 +33,10 @@ _OWN_KEYS = ("sessionId", "session_id", "uuid", "leafUuid", "parentUuid", "messa
 _SUBAGENT_TOOLS = ("Task", "Agent")
 _STATUS = re.compile(r"API Error: (\d{3})\b")
 # Claude Code's own words for calls that the user did not let run.
-_REFUSED = ("The user doesn't want to proceed with this tool use", "The user doesn't want to take this action")
+_REFUSED = (
+    "The user doesn't want to proceed with this tool use",
+    "The user doesn't want to take this action",
+)
 _INTERRUPTED = "[Request interrupted by user"
 _REMEMBERED = 100_000
 
@@ -176,7 +179,9 @@ class ClaudeCode:
         uuid = text_of(entry.get("uuid")) or digest(entry.get("timestamp"), message)
         if entry.get("isApiErrorMessage") is True:
             text = items_text(message.get("content"))
-            run.fail(uuid, node, at, text or "", status=_status(entry, text), kind=text_of(entry.get("error")))
+            run.fail(
+                uuid, node, at, text or "", status=_status(entry, text), kind=text_of(entry.get("error"))
+            )
             return node
         if message.get("model") == "<synthetic>":
             return node  # Claude Code's own words: no request was made
@@ -210,7 +215,9 @@ class ClaudeCode:
             return False  # the line is repeated
         return bool(turn.results) or turn.closed
 
-    def _blocks(self, run: SessionRun, turn: Turn, message: dict[str, Any], at: int | None, line: Entry) -> None:
+    def _blocks(
+        self, run: SessionRun, turn: Turn, message: dict[str, Any], at: int | None, line: Entry
+    ) -> None:
         usage = inner(message, "usage")
         if usage:
             read, written = (count(usage.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
@@ -220,7 +227,11 @@ class ClaudeCode:
         for block in _blocks(message):
             if block.get("type") != "tool_use":
                 continue
-            call_id, name, arguments = text_of(block.get("id")), text_of(block.get("name")), block.get("input")
+            call_id, name, arguments = (
+                text_of(block.get("id")),
+                text_of(block.get("name")),
+                block.get("input"),
+            )
             if name is None:
                 self._skipped.add(line.where, "the call has no tool name")
                 continue
@@ -276,7 +287,9 @@ class ClaudeCode:
             return node.run.start()
         if entry.get("subtype") == "api_error":
             error = inner(entry, "error")
-            text = text_of(error.get("message")) or items_text(error.get("error") or error or entry.get("content"))
+            text = text_of(error.get("message")) or items_text(
+                error.get("error") or error or entry.get("content")
+            )
             key = text_of(entry.get("uuid")) or digest(entry.get("timestamp"), error)
             at = parse_time(entry.get("timestamp"))
             kind = text_of(inner(inner(error, "error"), "error").get("type"))
@@ -301,7 +314,9 @@ def _failure(entry: dict[str, Any], block: dict[str, Any], text: str | None) -> 
     """Claude Code flags failed results; one without a flag came to its end."""
     failed = block.get("is_error") is True
     start = text or ""
-    if inner(entry, "toolUseResult").get("interrupted") is True or (failed and start.startswith(_INTERRUPTED)):
+    if inner(entry, "toolUseResult").get("interrupted") is True or (
+        failed and start.startswith(_INTERRUPTED)
+    ):
         return True, "interrupted"
     if failed and (entry.get("toolDenialKind") or start.startswith(_REFUSED)):
         return True, "denied"

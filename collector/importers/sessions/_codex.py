@@ -47,8 +47,10 @@ _MODEL_ITEMS = frozenset(
 ) | set(_CALLS)  # fmt: skip
 # The head that Codex writes over the output of a command: exit code, wall time, which differ each time.
 _HEAD = re.compile(
-    r"(?:(?:Chunk ID|Exit code|Wall time|Process exited with code|Process running with session ID"
-    r"|Original token count|Total output lines)\b[^\n]*\n){1,8}Output:\n"
+    r"(?=(?:[^\n]*\n){0,3}?Wall time: )"
+    r"(?:(?:Chunk ID: \S+|Exit code: -?\d+|Wall time: [\d.]+ seconds|Process exited with code -?\d+"
+    r"|Process running with session ID \S+|Original token count: \d+|Total output lines: \d+)\r?\n){1,8}"
+    r"Output:\n"
 )
 _EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)", re.MULTILINE)
 _STATUS = re.compile(r"unexpected status (\d{3})\b")
@@ -144,7 +146,9 @@ class Codex:
             for name in ("cwd", "originator", "cli_version", "forked_from_id"):
                 run.fact(name, meta.get(name))
             self._run, self._node = run, run.start()
-            system = text_of(inner(meta, "base_instructions").get("text")) or text_of(meta.get("instructions"))
+            system = text_of(inner(meta, "base_instructions").get("text")) or text_of(
+                meta.get("instructions")
+            )
             if system is not None:
                 self._node = run.say(self._node, "system", [text_part(system)])
             self._take_context(self._context)
@@ -271,7 +275,12 @@ class Codex:
             name = next(iter(details), None) if isinstance(details, dict) else details
             self._chain = digest(self._chain, "error", text)
             run.fail(
-                self._chain, self._node, at, text, status=int(status[1]) if status else None, kind=text_of(name)
+                self._chain,
+                self._node,
+                at,
+                text,
+                status=int(status[1]) if status else None,
+                kind=text_of(name),
             )
         elif kind == "thread_rolled_back":
             turns = count(event.get("num_turns")) or 0

@@ -205,7 +205,9 @@ class Exchanges:
             if any(asked.call_id for asked in self._notation.calls(item)):
                 first = [self._notation.normal(found) for found in [*exchange.items, *answer][:number]]
                 return digest(facts, first)
-        return digest(facts, chains[-1], [self._notation.normal(item) for item in answer], exchange.response_id)
+        return digest(
+            facts, chains[-1], [self._notation.normal(item) for item in answer], exchange.response_id
+        )
 
     def _new(self, exchange: Exchange, key: str) -> _Place:
         ordinal = self._equal.get(key, 0)

@@ -57,7 +57,9 @@ def matches_file(value: Any) -> bool:
 
 def _is_content(value: Any) -> bool:
     return (
-        isinstance(value, dict) and isinstance(value.get("parts"), list) and value.get("role") in ("user", "model")
+        isinstance(value, dict)
+        and isinstance(value.get("parts"), list)
+        and value.get("role") in ("user", "model")
     )
 
 
@@ -232,13 +234,17 @@ class Gemini:
         asked = []
         for number, call in enumerate(raw if isinstance(raw, list) else (), 1):
             call_id, name = (
-                (text_of(call.get("id")), text_of(call.get("name"))) if isinstance(call, dict) else (None, None)
+                (text_of(call.get("id")), text_of(call.get("name")))
+                if isinstance(call, dict)
+                else (None, None)
             )
             if name is None:
                 self._skipped.add(f"{where}, call {number}", "the call has no tool name")
                 continue
             run.go_on(turn, [call_part(call_id, name, call.get("args"))], at)
-            asked.append((run.call(turn, f"{key} {number}", call_id, name, arguments_text(call.get("args"))), call))
+            asked.append(
+                (run.call(turn, f"{key} {number}", call_id, name, arguments_text(call.get("args"))), call)
+            )
         run.close(turn)
         # In the order in which they ended, which is the order of counting.
         asked.sort(key=lambda pair: parse_time(pair[1].get("timestamp")) or 0)
@@ -274,7 +280,9 @@ class Gemini:
                     continue
                 run.go_on(turn, [call_part(call_id, name, asked.get("args"))], None)
                 # Without ids a response answers the open call of its name.
-                run.call(turn, f"{key} {number}", call_id or f"\n{name}", name, arguments_text(asked.get("args")))
+                run.call(
+                    turn, f"{key} {number}", call_id or f"\n{name}", name, arguments_text(asked.get("args"))
+                )
             run.close(turn)
         else:
             for part in parts:

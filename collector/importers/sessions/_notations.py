@@ -73,7 +73,9 @@ def _error(response: Any) -> tuple[str, str | None] | None:
 def _messages(value: Any) -> list[dict[str, Any]] | None:
     if not isinstance(value, list):
         return None
-    good = all(isinstance(message, dict) and message.get("role") in ("user", "assistant") for message in value)
+    good = all(
+        isinstance(message, dict) and message.get("role") in ("user", "assistant") for message in value
+    )
     return value if good else None
 
 
@@ -201,7 +203,11 @@ class _Anthropic:
     def results(self, item: dict[str, Any]) -> list[tuple[str | None, str | None, bool | None]]:
         content = item.get("content")
         return [
-            (text_of(block.get("tool_use_id")), items_text(block.get("content")), block.get("is_error") is True)
+            (
+                text_of(block.get("tool_use_id")),
+                items_text(block.get("content")),
+                block.get("is_error") is True,
+            )
             for block in (content if isinstance(content, list) else ())
             if isinstance(block, dict) and block.get("type") == "tool_result"
         ]
@@ -238,7 +244,11 @@ def _items(value: Any) -> list[dict[str, Any]] | None:
 
 
 def _is_object(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("object") == "response" and isinstance(value.get("output"), list)
+    return (
+        isinstance(value, dict)
+        and value.get("object") == "response"
+        and isinstance(value.get("output"), list)
+    )
 
 
 class _Responses:
@@ -265,7 +275,11 @@ class _Responses:
     def is_item(self, value: Any) -> bool:
         if not isinstance(value, dict) or _is_object(value):
             return False
-        return tells_responses(value) or ("role" in value and "content" in value) or value.get("type") in _MODEL_ITEMS
+        return (
+            tells_responses(value)
+            or ("role" in value and "content" in value)
+            or value.get("type") in _MODEL_ITEMS
+        )
 
     def read(self, value: Any) -> Exchange | None:
         if isinstance(value, list):
@@ -286,7 +300,11 @@ class _Responses:
         # With `previous_response_id` the items before are the provider's to know.
         for holder in (request, response if isinstance(response, dict) else {}):
             exchange.previous_id = exchange.previous_id or text_of(holder.get("previous_response_id"))
-        if isinstance(response, dict) and isinstance(response.get("output"), list) and not response.get("error"):
+        if (
+            isinstance(response, dict)
+            and isinstance(response.get("output"), list)
+            and not response.get("error")
+        ):
             exchange.answer = [item for item in response["output"] if isinstance(item, dict)]
             usage = inner(response, "usage")
             exchange.usage = Usage(
@@ -345,7 +363,9 @@ class _Responses:
         if item.get("type") not in _OUTPUTS:
             return []
         failed = True if item.get("status") == "failed" else None  # the format itself has no flag
-        return [(text_of(item.get("call_id")) or text_of(item.get("id")), items_text(item.get("output")), failed)]
+        return [
+            (text_of(item.get("call_id")) or text_of(item.get("id")), items_text(item.get("output")), failed)
+        ]
 
     def result_part(self, call_id: str | None, text: str | None) -> dict[str, Any]:
         return result_part(call_id, text)

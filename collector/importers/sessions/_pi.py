@@ -12,7 +12,17 @@ from typing import Any
 
 from .._clock import parse_time
 from .._report import SkipList
-from ._blocks import anthropic_parts, arguments_text, count, inner, items_text, result_part, text_of, text_part, total
+from ._blocks import (
+    anthropic_parts,
+    arguments_text,
+    count,
+    inner,
+    items_text,
+    result_part,
+    text_of,
+    text_part,
+    total,
+)
 from ._history import Contents, Node, Nodes, since
 from ._lines import Entry
 from ._run import SessionRun, Sink, Usage, digest
