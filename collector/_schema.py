@@ -21,10 +21,10 @@ __all__ = [
     "upgrade_schema",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # From a version to the next one: the name of a file in sql/. Views are made again after the last step.
-MIGRATIONS: Mapping[int, str] = {}
+MIGRATIONS: Mapping[int, str] = {1: "migrate_1_to_2.sql"}
 
 
 def sql_text(name: str) -> str:

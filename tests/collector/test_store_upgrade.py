@@ -1,0 +1,68 @@
+"""Databases of earlier versions: what is derived otherwise today is derived again, out of what is stored."""
+
+from __future__ import annotations
+
+import json
+
+import duckdb
+import pytest
+from store_tools import spans_payload
+
+from loopscope.collector import Spool, Store, fold
+from loopscope.collector._schema import SCHEMA_VERSION
+
+REFUSAL = "Error code: 400 - No tool output found for function call call_a."
+
+
+def _refused(span: int, trace: int) -> dict:
+    messages = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "q"}]}])
+    event = ("exception", {"exception.type": "openai.BadRequestError", "exception.message": REFUSAL})
+    return {
+        "trace": trace,
+        "span": span,
+        "start": 1_000,
+        "end": 2_000,
+        "status": 2,
+        "events": [event],
+        "attributes": {"gen_ai.operation.name": "chat", "gen_ai.input.messages": messages},
+    }
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A database as version 1 wrote it."""
+    path = tmp_path / "t.duckdb"
+    Spool(path).write([("traces", spans_payload(*(_refused(number, number) for number in range(1, 6))))])
+    fold(Store(path))
+    with duckdb.connect(str(path)) as con:
+        con.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
+        con.execute("UPDATE llm_request_rows SET error_class = NULL")
+        assert con.execute("SELECT count(*) FROM trace_rows WHERE stale").fetchall() == [(0,)]
+    return path
+
+
+def _classes(path) -> list:
+    with Store(path).lease() as con:
+        return con.execute("SELECT DISTINCT error_class FROM llm_requests ORDER BY 1").fetchall()
+
+
+def test_a_database_of_version_1_is_derived_again(old):
+    assert _classes(old) == [(None,)]  # opening it only marks the traces
+    with Store(old).lease() as con:
+        assert con.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall() == [
+            (str(SCHEMA_VERSION),)
+        ]
+    result = fold(Store(old))
+    assert (result.segments, result.quarantined) == (0, 0)
+    assert _classes(old) == [("missing_result",)]
+    with Store(old).lease() as con:
+        assert con.execute("SELECT count(*) FROM trace_rows WHERE stale").fetchall() == [(0,)]
+        assert con.execute("SELECT count(*) FROM llm_requests").fetchall() == [(5,)]
+
+
+def test_new_segments_do_not_wait_for_it(old):
+    Spool(old).write([("traces", spans_payload(_refused(9, 9)))])
+    fold(Store(old), settle=False)
+    assert ("missing_result",) in _classes(old)
+    fold(Store(old))
+    assert _classes(old) == [("missing_result",)]
