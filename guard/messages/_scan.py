@@ -349,7 +349,7 @@ class HistoryScan:
             for one in self._turn:
                 if one.answered or set(ids).isdisjoint(one.call.ids):
                     continue
-                if one.index == self._turn_last:
+                if self._items or one.index == self._turn_last:
                     return one
                 best = one if best is None or one.index > best.index else best
             if best is not None:
