@@ -112,10 +112,11 @@ class _Builder:
             return message
         return replace(message, blocks=(found.result,), changed=True)
 
-    def moved(self, found: Found) -> None:
+    def moved(self, found: Found, where: str = "did not stand right behind its call") -> None:
         slot = found.slot
         assert slot is not None
-        where = "stood before its call" if found.at < slot.at else "did not stand right behind its call"
+        if found.at < slot.at:
+            where = "stood before its call"
         why = f"moved this result of {self.log.quoted(slot.call.name)} behind its call: it {where}"
         self.log.add(RepairKind.MOVED_RESULT, self.messages[found.at], slot.call.id, why)
 
@@ -142,8 +143,9 @@ class _Builder:
         return out
 
     def anywhere(self) -> list[Message]:
-        """Results may stand anywhere behind their call."""
+        """Results may stand anywhere behind their call, before the next call of the same id."""
         ends = {turn.last: turn for turn in self.pairs.turns}
+        away = self._displaced()
         out: list[Message] = []
         waiting: list[Result] = []  # stubs, which come behind the results that follow at once
         for at, message in enumerate(self.messages):
@@ -153,7 +155,7 @@ class _Builder:
                 if found.slot is None:
                     if id(found) in self.pairs.kept_orphans:
                         out.append(message)
-                elif found.at > found.slot.turn.last:
+                elif found not in away:
                     out.append(self.result_message(found))
                 continue
             if waiting:
@@ -165,12 +167,27 @@ class _Builder:
             turn = ends.get(at)
             if turn is not None:
                 for found in self.results[turn]:
-                    if found.at < turn.last:
-                        self.moved(found)
+                    if found in away:
+                        self.moved(found, "stood behind a later call of the same id")
                         out.append(self.result_message(found))
                 waiting = list(self.stubs.get(turn, ()))
         out.extend(self.form.result_messages(waiting))
         return out
+
+    def _displaced(self) -> set[Found]:
+        """Results that stand before their call, or behind a later one of the same id."""
+        away: set[Found] = set()
+        following: dict[str, int] = {}  # where the next call of an id stands
+        for turn in reversed(self.pairs.turns):
+            for slot in reversed(turn.slots):
+                key = (slot.call.id or "").strip()
+                if not slot.dropped and slot.found is not None:
+                    at = slot.found.at
+                    if at < turn.last or at > following.get(key, at):
+                        away.add(slot.found)
+                if not slot.dropped:
+                    following[key] = slot.at
+        return away
 
     def grouped(self) -> list[Message]:
         """All results of a turn in one user message right behind it, before its other blocks."""
