@@ -22,6 +22,7 @@ from . import (
     _import,
     _messages,
     _policy,
+    _prune,
     _query,
     _report,
     _requests,
@@ -53,6 +54,7 @@ app.command("report")(_report.report)
 app.command("sanitize")(_messages.sanitize)
 app.command("lint")(_messages.lint)
 app.command("query")(_query.query)
+app.command("prune")(_prune.prune)
 app.command("doctor")(_doctor.doctor)
 app.add_typer(_policy.commands, name="policy")
 

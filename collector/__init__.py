@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._processor import DuckDBSpanProcessor
     from ._receiver import otlp_app
     from ._records import Derived, LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
+    from ._prune import PruneReport, prune
     from ._redact import redact_logs, redact_traces
     from ._redact_rules import RedactionRules
     from ._segment import Segment, Signal, read_segment
@@ -38,6 +39,7 @@ _HOME = {
     "ImportReport": "importers",
     "LlmRequest": "_records",
     "LogRecord": "_records",
+    "PruneReport": "_prune",
     "RedactionRules": "_redact_rules",
     "Segment": "_segment",
     "Signal": "_segment",
@@ -58,6 +60,7 @@ _HOME = {
     "instrument": "_instrument",
     "logs_json_to_protobuf": "_otlp",
     "otlp_app": "_receiver",
+    "prune": "_prune",
     "read_segment": "_segment",
     "redact_logs": "_redact",
     "redact_traces": "_redact",
@@ -75,6 +78,7 @@ __all__ = [
     "ImportReport",
     "LlmRequest",
     "LogRecord",
+    "PruneReport",
     "RedactionRules",
     "Segment",
     "Signal",
@@ -95,6 +99,7 @@ __all__ = [
     "instrument",
     "logs_json_to_protobuf",
     "otlp_app",
+    "prune",
     "read_segment",
     "redact_logs",
     "redact_traces",

@@ -33,7 +33,7 @@ def _rewrite(data: bytes, descriptor: Descriptor, depth: int) -> bytes:
             inner = data[body:end]
             if field.type == FieldDescriptor.TYPE_STRING:
                 inner = inner.decode("utf-8", "replace").encode()
-            elif field.type == FieldDescriptor.TYPE_MESSAGE:
+            elif field.message_type is not None:
                 inner = _rewrite(inner, field.message_type, depth + 1)
             piece = _varint(number << 3 | _LENGTH) + _varint(len(inner)) + inner
         parts.append(piece)
