@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Group", "Groups", "causes_of", "repeated_whole"]
 
 _UNANSWERED = frozenset({ErrorClass.MISSING_RESULT, ErrorClass.COUNT_MISMATCH, ErrorClass.MISPLACED_RESULT})
+_DUPLICATES = frozenset({ErrorClass.DUPLICATE_CALL_ID, ErrorClass.DUPLICATE_RESULT})
 _FETCH = 1_000  # causes whose earlier requests are asked for at once
 
 
@@ -223,6 +225,9 @@ def _events(
                     tokens=tokens,
                 )
             )
+    reused = _reused(first, before, reader)
+    if reused:
+        events.append(CauseEvent("answer_reused_id", reused))
     cut = _interruption(first, before, finished, reader)
     if cut:
         events.append(CauseEvent("interrupted", cut))
@@ -246,6 +251,26 @@ def _moved(
         detail = f"The history went from agent {before['agent_name']} to {row['agent_name']}."
         events.append(CauseEvent("other_agent", detail))
     return events
+
+
+def _reused(first: Failure, before: dict[str, Any] | None, reader: Reader) -> str | None:
+    """Did the model itself, or what stands before it, answer with an id that is taken?"""
+    if before is None or not before["output_parts"] or first.error_class not in _DUPLICATES:
+        return None
+    ids = Counter(
+        name for key in before["output_parts"] for found, _ in reader.calls(key) for name in found[:1]
+    )
+    wanted = first.judgement.call_id
+    twice = next((name for name, count in ids.items() if count > 1 and wanted in (None, name)), None)
+    if twice:
+        return f"The model's answer before it already held two calls under the id {twice}."
+    earlier = {
+        name for key in before["input_parts"] or () for found, _ in reader.calls(key) for name in found[:1]
+    }
+    again = next((name for name in ids if name in earlier and wanted in (None, name)), None)
+    if again:
+        return f"The model's answer before it gave its call the id {again}, which an earlier call has."
+    return None
 
 
 def _interruption(
@@ -323,15 +348,15 @@ def repeated_whole(
     first_at: dict[int, int] = {}
     for at, key in enumerate(keys):
         first_at.setdefault(key, at)
-    fresh: set[str] = set()
+    fresh: Counter[str] = Counter()
     repeated: list[int] = []
     for at in range(start, len(keys)):
         calls, results = facts[at]
         if calls and (spoken is None or not spoken.isdisjoint(calls)):
             fresh.update(calls)
             continue
-        if results and fresh.issuperset(results):
-            fresh.difference_update(results)
+        if results and all(fresh[name] for name in results):
+            fresh.subtract(results)
             continue
         if first_at[keys[at]] < at:
             repeated.append(at)

@@ -16,10 +16,10 @@ from ._recorded import Shape, as_chat, common_format, fill_missing, shape_of
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["History", "Reader", "texts_of"]
+__all__ = ["History", "Reader", "joined_turns", "texts_of"]
 
-_KEPT_CHARS = 100_000_000  # of texts whose messages are kept; beyond that the reader starts anew
-_KEPT_MESSAGES = 400_000
+_KEPT_CHARS = 25_000_000  # of texts whose messages are kept; beyond that the reader starts anew
+_KEPT_MESSAGES = 60_000
 _FETCH = 50_000  # texts asked for at once
 _APART = frozenset({"anthropic", "gemini", "bedrock-converse"})  # take the system prompt outside the list
 
@@ -198,6 +198,24 @@ def _silent(value: dict[str, Any], form: MessageFormat) -> bool:
         return False
     keys = value.keys()
     return not ("content" in keys or "tool_calls" in keys or "function_call" in keys or "refusal" in keys)
+
+
+def joined_turns(history: History) -> list[Message] | None:
+    """The messages with calls in a row taken together as one turn; None where there are none in a row.
+
+    A history of the Responses API may be recorded with one assistant message for each item.
+    """
+    if history.format != "openai-chat":
+        return None
+    together: list[Message] = []
+    for message in history.messages:
+        last = together[-1] if together else None
+        if last is not None and last.role == message.role == "assistant" and last.calls and message.calls:
+            blocks = last.blocks + message.blocks
+            together[-1] = Message(last.role, blocks, last.raw, last.index, last.wire_role, changed=True)
+        else:
+            together.append(message)
+    return together if len(together) < len(history.messages) else None
 
 
 def _placed(message: Message, index: int) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...guard.messages._formats import format_of
@@ -11,11 +11,11 @@ from ...guard.messages._lint import lint_parsed
 from ...guard.messages._model import Message
 from ...guard.messages._provider_errors import ProviderError
 from ...guard.messages._providers import ProviderRules
-from ...guard.messages._rules import Rule, rule_class, rule_text
+from ...guard.messages._rules import Rule, rule_class
 from ...guard.messages._sanitize import sanitize_parsed
 from ...guard.messages._types import Repair, Violation
 from ...guard.messages._words import ErrorClass, RepairKind
-from ._histories import History
+from ._histories import History, joined_turns
 from ._types import RequestVerdict
 
 __all__ = ["Judgement", "judge", "lint_history", "repaired"]
@@ -32,6 +32,8 @@ _UNPAIRED = frozenset(
 )
 # Classes whose refusal names calls by their ids, and that cannot be judged where the recording left ids out.
 _ABOUT_IDS = _DUPLICATES | _UNPAIRED | {ErrorClass.ID_FORMAT}
+# Texts of the Responses API (rows of the catalogue), where a turn may be recorded with one message for each item.
+_OF_ITEMS = frozenset({"O6", "O7", "O8", "O9", "O10", "O11", "O12", "O13"})
 # Classes in which a refusal, beside a history that shows the fault, proves that the provider has the rule.
 # Not the order of roles and the form of ids: there a history breaks many providers' rules at once.
 _PROVABLE = _DUPLICATES | _UNPAIRED | {
@@ -68,6 +70,8 @@ def repaired(history: History, rules: ProviderRules | None) -> tuple[list[Messag
 def judge(history: History, refusal: ProviderError, rules: ProviderRules) -> Judgement:
     """The verdict on a request whose history was recorded, refused by a provider with these rules."""
     wanted, named = refusal.error_class, tuple(refusal.call_ids)
+    if refusal.text_id in _OF_ITEMS:
+        history = replace(history, messages=joined_turns(history) or history.messages)
     call_id = named[0] if named else None
     doubt = _incomplete(history, wanted) or _contradicted(history, wanted, named)
     if doubt:
@@ -82,7 +86,8 @@ def judge(history: History, refusal: ProviderError, rules: ProviderRules) -> Jud
     if left:
         reason = f"After the repair {rules.title} would still refuse it: {left[0].detail}"
     else:
-        reason = f"{first.detail.rstrip('.')}. The repaired history breaks no rule of {rules.title}.{note}"
+        what = first.detail.rstrip(".")
+        reason = f"{what[:1].upper()}{what[1:]}. Repaired, it breaks no rule of {rules.title}.{note}"
     return Judgement(
         verdict="not_prevented" if left else "prevented",
         reason=reason,
@@ -117,8 +122,7 @@ def _faults(
     proven = rules.with_rules(*{Rule(violation.rule) for violation in proofs})
     violations = lint_history(history.messages, proven, history)
     found = [violation for violation in violations if violation.error_class == wanted]
-    texts = "; ".join(dict.fromkeys(rule_text(Rule(violation.rule)) for violation in proofs))
-    return proven, found, f" That it demands this is proven by the refusal itself: {texts}."
+    return proven, found, " That this provider has the rule is proven by its refusal."
 
 
 def _names(named: Sequence[str], violation: Violation) -> bool:

@@ -17,7 +17,7 @@ from ...guard.messages._scan import HistoryScan
 from ...guard.messages._words import MessageFormat
 from .._filters import Filters, request_filter
 from .._sql import filtered, rows, sql_text
-from ._histories import History, Reader
+from ._histories import History, Reader, joined_turns
 from ._judge import repaired
 from ._state import KEPT_HISTORIES, Kept
 from ._types import BrokenRequest, ProviderRisk
@@ -163,6 +163,11 @@ class Chain:
         refused = _refusing(history.format, scan.broken())
         if self._is_whole(history):
             return _CLEAN if not refused else _shared(HistoryFacts("checked", refused=refused))
+        together = joined_turns(history)
+        if together is not None and is_whole(together, format_of(history.format), ()):
+            # It was accepted, so its turns were whole on the wire: one message was recorded for each item.
+            found = HistoryScan(history.format).extend(together)
+            return _shared(HistoryFacts("checked", refused=_refusing(history.format, found.broken())))
         messages, repairs = repaired(history, None)
         if not repairs:
             return _CLEAN if not refused else _shared(HistoryFacts("checked", refused=refused))

@@ -34,7 +34,13 @@ __all__ = [
 RequestVerdict = Literal["prevented", "prevented_by_guard", "not_prevented", "undetermined"]
 
 EventKind = Literal[
-    "history_shrank", "messages_repeated", "interrupted", "other_provider", "other_model", "other_agent"
+    "history_shrank",
+    "messages_repeated",
+    "answer_reused_id",
+    "interrupted",
+    "other_provider",
+    "other_model",
+    "other_agent",
 ]
 """What came just before a broken history, see `CauseEvent`."""
 
@@ -147,7 +153,7 @@ class CauseEvent:
 
     history_shrank: from `before` to `after` messages. messages_repeated: `messages` of the history stand in
     it a second time, worth `tokens` (estimated from the conversation's own tokens per character; None:
-    not known). interrupted, other_provider, other_model, other_agent: see `detail`.
+    not known). The others: see `detail`.
     """
 
     kind: EventKind
