@@ -7,7 +7,7 @@ one by one: 50,000 of them take half the time that way, as the garbage collector
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 
 from ._formats import Format
 from ._model import Call, Message, Other, Result
@@ -36,9 +36,9 @@ def is_empty_turn(messages: Sequence[Message], at: int, form: Format) -> bool:
     )
 
 
-def is_whole(messages: Iterable[Message], form: Format, pending: Collection[str]) -> bool:
-    """Would the sanitizer (without a provider) leave this history as it is?"""
-    waiting = {one.strip() for one in pending}
+def is_whole(messages: Iterable[Message], form: Format, pending: Collection[str] = ()) -> bool:
+    """Would the sanitizer (without a provider) leave this history as it is? `pending` ids are stripped."""
+    waiting = frozenset(pending)
     walk = _Items(form, waiting) if form.placement == "anywhere" else _Turns(form, waiting)
     roles, joined = form.wire_roles, form.placement == "anywhere"
     empty = False  # was the message before this one an empty turn?
@@ -62,7 +62,7 @@ def is_whole(messages: Iterable[Message], form: Format, pending: Collection[str]
 class _Turns:
     """Results right behind their turn: each a message of its own, or all in the next message."""
 
-    def __init__(self, form: Format, waiting: set[str]) -> None:
+    def __init__(self, form: Format, waiting: Set[str]) -> None:
         self.form, self.waiting = form, waiting
         self.grouped = form.placement == "grouped"
         self.open: dict[str, Call] = {}  # the calls of the turn by all their spellings
@@ -141,7 +141,7 @@ class _Turns:
 class _Items:
     """Each result anywhere behind its call, and each item once."""
 
-    def __init__(self, form: Format, waiting: set[str]) -> None:
+    def __init__(self, form: Format, waiting: Set[str]) -> None:
         self.form, self.waiting = form, waiting
         self.open: dict[str, Call] = {}
         self.items: set[str] = set()

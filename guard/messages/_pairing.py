@@ -7,7 +7,7 @@ is linear in the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
@@ -38,13 +38,15 @@ class Turn:
 class Slot:
     """A call, and the result it got."""
 
-    __slots__ = ("at", "block", "call", "dropped", "found", "original", "renamed", "turn")
+    __slots__ = ("at", "block", "call", "dropped", "found", "original", "pending", "renamed", "turn")
 
     def __init__(self, call: Call, at: int, block: int, turn: Turn) -> None:
         self.call = self.original = call
         self.at, self.block, self.turn = at, block, turn
         self.found: Found | None = None
-        self.dropped = self.renamed = False
+        self.dropped = False
+        self.renamed = False  # another call of the turn has its id
+        self.pending = False
 
 
 class Found:
@@ -199,7 +201,10 @@ class Pairs:
             else:
                 _join(slot, found, None)
                 free.remove(slot)
-        if len(left) == len(free) and all(map(_may_pair, free, left)):
+        # A response that is named after another call of the turn is one too many of that call.
+        names = {slot.call.name for slot in turn.slots} - {slot.call.name for slot in free}
+        strange = all(found.result.name not in names for found in left)
+        if strange and len(left) == len(free) and all(map(_may_pair, free, left)):
             for slot, found in zip(free, left, strict=True):
                 _join(slot, found, None)
         else:
@@ -316,13 +321,18 @@ class Pairs:
         return self._taken
 
 
-def pair(messages: list[Message], form: Format, keep_orphans: bool, log: Log) -> Pairs:
-    """Take a history apart, pair calls with results, and mend their ids. Nothing is moved yet."""
+def pair(messages: list[Message], form: Format, pending: Set[str], keep_orphans: bool, log: Log) -> Pairs:
+    """Take a history apart, pair calls with results, and mend ids and names. Nothing is moved yet.
+
+    The ids of `pending` calls stay, as their results will come under them.
+    """
     pairs = Pairs(messages, form)
     pairs.match_rest()
     _drop_twins(pairs, log)
     _settle_lone_results(pairs, keep_orphans, log)
     for slot in pairs.slots:
+        if slot.found is None and not pending.isdisjoint(slot.call.ids):
+            slot.pending, slot.renamed = True, False
         _settle_ids(pairs, slot, log)
         _settle_names(pairs, slot, log)
     return pairs

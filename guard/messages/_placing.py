@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from ._formats import Format
@@ -17,18 +16,18 @@ RESULT_REMOVED = "(tool result removed)"
 CALL_REMOVED = "(tool call removed)"
 
 
-def place(pairs: Pairs, pending: Collection[str], log: Log) -> list[Message]:
+def place(pairs: Pairs, log: Log) -> list[Message]:
     """The messages with every result in its place and a stub where no result exists anywhere."""
-    builder = _Builder(pairs, pending, log)
+    builder = _Builder(pairs, log)
     if pairs.form.placement == "grouped":
-        return _without_empty(builder.grouped(), pairs.form, log)
+        grouped = builder.grouped()
+        return _without_empty(grouped, pairs.form, log) if fill else grouped
     return builder.after() if pairs.form.placement == "after" else builder.anywhere()
 
 
 class _Builder:
-    def __init__(self, pairs: Pairs, pending: Collection[str], log: Log) -> None:
+    def __init__(self, pairs: Pairs, log: Log) -> None:
         self.pairs, self.form, self.messages, self.log = pairs, pairs.form, pairs.messages, log
-        self.pending = {one.strip() for one in pending}
         # What becomes of single blocks: position of the message → number of the block → the new one.
         self.edits: dict[int, dict[int, Block | None]] = {}
         self.results: dict[Turn, list[Found]] = {}
@@ -60,7 +59,7 @@ class _Builder:
                 self._edit(slot.at, slot.block, slot.call)
             if slot.found is not None:
                 results.append(slot.found)
-            elif self.pending.isdisjoint(slot.original.ids):
+            elif not slot.pending:
                 self._stub(slot, stubs)
         results.sort(key=lambda found: (found.at, found.block))
         self.results[turn] = results

@@ -60,7 +60,7 @@ def sanitize_messages(
     read = form.read
     repairs: list[Repair] = []
     done: list[Message] = []
-    if rules is not None or not is_whole(map(read, given, count()), form, _several(pending_call_ids)):
+    if rules is not None or not is_whole(map(read, given, count()), form, _stripped(pending_call_ids)):
         with _long(len(given)):
             parsed = list(map(read, given, count()))
             done, repairs = sanitize_parsed(parsed, form, rules, pending_call_ids, previous_response_id)
@@ -85,13 +85,13 @@ def sanitize_parsed(
     """`sanitize_messages` on messages that were read already; they are not modified, and may be shared."""
     log = Log()
     done = list(messages)
-    pending = _several(pending_call_ids)
+    pending = _stripped(pending_call_ids)
     if not is_whole(done, form, pending):
         done = _known_roles(done, form, log)
-        done = _without_empty_calls(done, log)
-        stored = previous_response_id is not None or _has_references(done)
-        pairs = pair(done, form, form.placement == "anywhere" and stored, log)
-        done = place(pairs, pending, log)
+        done = without_empty_calls(done, log)
+        stored = previous_response_id is not None or has_references(done)
+        pairs = pair(done, form, pending, form.placement == "anywhere" and stored, log)
+        done = place(pairs, log)
         done = _filled(done, form, log)
     if rules is not None:
         from ._provider_repairs import apply_provider_rules
@@ -101,8 +101,8 @@ def sanitize_parsed(
     return done, log.repairs
 
 
-def _several(ids: Collection[str]) -> Collection[str]:
-    return (ids,) if isinstance(ids, str) else ids
+def _stripped(ids: Collection[str]) -> frozenset[str]:
+    return frozenset(one.strip() for one in ((ids,) if isinstance(ids, str) else ids))
 
 
 # From here on the objects of a history are so many that the garbage collector, which looks at all of
@@ -128,7 +128,7 @@ def _by_place(repair: Repair) -> int:
     return repair.message_index
 
 
-def _has_references(messages: Sequence[Message]) -> bool:
+def has_references(messages: Sequence[Message]) -> bool:
     """Are there references to stored items, among which the call of a result may be?"""
     return any(
         isinstance(block, Other) and block.kind == "reference"
@@ -158,7 +158,7 @@ def _known_roles(messages: list[Message], form: Format, log: Log) -> list[Messag
     return out
 
 
-def _without_empty_calls(messages: list[Message], log: Log) -> list[Message]:
+def without_empty_calls(messages: list[Message], log: Log) -> list[Message]:
     """Without `tool_calls` that hold no call. The last turn goes with it where it holds nothing else."""
     out: list[Message] = []
     for message in messages:

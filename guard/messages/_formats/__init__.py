@@ -75,6 +75,8 @@ def _told_by(raw: Any) -> str | None:
     if get(raw, "parts") is not None:
         return "gemini"
     role = get(raw, "role")
+    if not isinstance(role, str):
+        role = ""
     if role in _CHAT_ROLES or get(raw, "tool_calls") or get(raw, "function_call"):
         return "openai-chat"
     content = get(raw, "content")

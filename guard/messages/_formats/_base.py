@@ -40,7 +40,10 @@ def get(raw: Any, key: str) -> Any:
         return raw.get(key)
     if isinstance(raw, Mapping):
         return raw.get(key)
-    return getattr(raw, key, None)
+    try:
+        return getattr(raw, key, None)
+    except Exception:  # noqa: BLE001 - what a foreign object does when looked at is its own affair
+        return None
 
 
 def plain(raw: Any) -> dict[str, Any]:
