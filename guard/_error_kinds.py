@@ -83,6 +83,7 @@ VALIDATION_TYPES = frozenset(
         "ToolInputValidationError",
         "ToolValidationError",
         "ToolArgumentError",
+        "ToolParsingError",  # Inspect
         "ZodError",  # MCP servers in TypeScript
         "invalid_tool_params",  # Gemini CLI
         "InvalidToolParams",
