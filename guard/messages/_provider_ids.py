@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 
+from ._facts import id_faults
 from ._formats import Format
 from ._formats._base import get, plain
 from ._model import Block, Call, Message, Result
 from ._providers import ProviderRules
 from ._repairs import Log
 from ._rules import Rule
-from ._scan import id_faults
 from ._words import RepairKind
 
 __all__ = ["ID_RULES", "mend_ids", "mend_item_ids"]

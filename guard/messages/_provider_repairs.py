@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ._facts import arguments_faults, is_blank_block
 from ._formats import Format
 from ._model import Block, Call, Message, Other, Result
 from ._provider_ids import ID_RULES, mend_ids, mend_item_ids
@@ -18,7 +19,7 @@ from ._provider_roles import ROLE_RULES, mend_roles
 from ._providers import ProviderRules
 from ._repairs import Log
 from ._rules import Rule
-from ._scan import HistoryScan, arguments_faults, is_blank_block
+from ._scan import HistoryScan
 from ._types import Repair
 from ._words import RepairKind
 

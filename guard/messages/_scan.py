@@ -7,23 +7,19 @@ the rules that it enforces (`_lint.py`, `_providers.py`).
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ._facts import BLANK_ID, arguments_faults, id_faults, is_blank_block
 from ._formats import format_of
 from ._formats._base import get
-from ._model import Block, Call, Message, Other, Result
+from ._model import Call, Message, Other, Result
 from ._rules import Rule
 from ._words import MessageFormat
 
-__all__ = ["Finding", "HistoryScan", "arguments_faults", "id_faults", "is_blank_block"]
+__all__ = ["Finding", "HistoryScan"]
 
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_WORD = _LETTERS | frozenset("_-")
-_BEDROCK = _WORD | frozenset(".:")
-_BLANK_ID = (Rule.ID_PRESENT, Rule.ID_WORD, Rule.ID_BEDROCK, Rule.ID_MISTRAL)
-_OBJECT_FORMATS = frozenset({"anthropic", "gemini", "bedrock-converse"})
 _SPOKEN_KEYS = frozenset({"refusal", "audio"})  # members beside the content that say something to the user
 
 
@@ -49,52 +45,6 @@ class _Open:
         self.answered = False
 
 
-def id_faults(text: str | None) -> tuple[Rule, ...]:
-    """The id rules that this id, as it stands on the wire, breaks."""
-    if text is None or not text.strip():
-        return _BLANK_ID
-    broken = []
-    letters = frozenset(text)
-    size = len(text)
-    if size > 40:
-        broken.append(Rule.ID_MAX_40)
-    if size > 64:
-        broken.append(Rule.ID_MAX_64)
-    if not letters <= _WORD:
-        broken.append(Rule.ID_WORD)
-    if size > 64 or not letters <= _BEDROCK:
-        broken.append(Rule.ID_BEDROCK)
-    if size != 9 or not letters <= _LETTERS:
-        broken.append(Rule.ID_MISTRAL)
-    return tuple(broken)
-
-
-def arguments_faults(arguments: Any, format_name: MessageFormat) -> tuple[Rule, ...]:
-    """The rules about arguments that these break."""
-    if format_name in _OBJECT_FORMATS:
-        if arguments is None:
-            return () if format_name == "gemini" else (Rule.ARGUMENTS_OBJECT,)
-        if isinstance(arguments, (str, bytes, int, float, list, tuple)):
-            return (Rule.ARGUMENTS_OBJECT,)
-        return ()
-    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
-        return (Rule.ARGUMENTS_BLANK,)
-    if not isinstance(arguments, str):
-        return ()
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return (Rule.ARGUMENTS_JSON, Rule.ARGUMENTS_OBJECT)
-    return () if isinstance(value, dict) else (Rule.ARGUMENTS_OBJECT,)
-
-
-def is_blank_block(block: Block, message: Message) -> bool:
-    """A text block of white space only; not a content that is plain text, which may be empty at the end."""
-    if type(block) is not Other or block.kind != "text" or not block.empty:
-        return False
-    return type(block.raw) is not str or len(message.blocks) > 1
-
-
 class HistoryScan:
     """The rules that a history breaks so far. Messages are read, never changed or kept."""
 
@@ -107,9 +57,13 @@ class HistoryScan:
         self._positional = self._format.positional
         self._pending = frozenset(one.strip() for one in pending_call_ids)
         self._found: list[Finding] = []
+        self._rules: set[Rule] = set()
+        self._counted = 0  # findings whose rules are in `_rules`
         self._deferred: list[Finding] = []  # hold unless the message they are about is the last one
         # The turn at hand: the calls since results, a user or a system message came last.
         self._turn: list[_Open] = []
+        self._by_id: dict[str, list[_Open]] = {}
+        self._keyless: list[_Open] = []
         self._turn_last = -1  # the last assistant message of it
         self._run_open = False  # results of it may follow here
         self._run_results = 0
@@ -225,7 +179,7 @@ class HistoryScan:
         """An assistant message opens a turn, or goes on with one that has no results yet."""
         if not (self._run_open and self._run_results == 0):
             self._end_run()
-            self._turn = []
+            self._new_turn()
             self._run_open = True
         self._turn_last = index
 
@@ -233,7 +187,7 @@ class HistoryScan:
         mine: set[str] = {one.key for one in self._turn} if self._items else set()
         for call in calls:
             if call.kind == "function_call":  # of old, without ids
-                self._turn.append(_Open(call, index, "", False))
+                self._add(_Open(call, index, "", False))
             else:
                 key = (call.id or "").strip()
                 if key or not self._positional:
@@ -244,16 +198,23 @@ class HistoryScan:
                 elif key and key in self._ids:
                     self._found.append(Finding(Rule.UNIQUE_IN_HISTORY, index, key))
                 mine.add(key)
-                self._turn.append(_Open(call, index, key, twin))
+                self._add(_Open(call, index, key, twin))
             if call.kind in ("", "function_call"):
                 for rule in arguments_faults(call.arguments, self.format_name):
                     self._found.append(Finding(rule, index, call.id, call.name or ""))
         self._ids |= mine
         self._ids.discard("")
 
+    def _add(self, one: _Open) -> None:
+        self._turn.append(one)
+        for text in one.call.ids:
+            self._by_id.setdefault(text, []).append(one)
+        if not one.key:
+            self._keyless.append(one)
+
     def _call_id(self, call: Call, message: Message, index: int, key: str) -> None:
         if not key:
-            self._found += [Finding(rule, index, call.id) for rule in _BLANK_ID]
+            self._found += [Finding(rule, index, call.id) for rule in BLANK_ID]
             self._blank_ids += 1
             if self._blank_ids > 1:
                 self._found.append(Finding(Rule.BLANK_ID_TWICE, index, call.id))
@@ -309,7 +270,7 @@ class HistoryScan:
         text = result.id
         if not legacy and not self._positional:
             if text is None or not text.strip():
-                self._found += [Finding(rule, index, text) for rule in _BLANK_ID]
+                self._found += [Finding(rule, index, text) for rule in BLANK_ID]
             elif text not in self._checked:
                 self._check_id(text, index)
         if result.failed and not result.content:
@@ -321,7 +282,7 @@ class HistoryScan:
         self._run_last = index
         found = self._match(result)
         if found is None:
-            repeats = any(one.answered and not set(one.call.ids).isdisjoint(result.ids) for one in self._turn)
+            repeats = any(one.answered for text in result.ids for one in self._by_id.get(text, ()))
             if repeats and not self._items:
                 self._found.append(Finding(Rule.DUPLICATE_RESULT, index, text))
             elif repeats:
@@ -344,21 +305,18 @@ class HistoryScan:
     def _match(self, result: Result) -> _Open | None:
         """The call of the turn at hand that this result answers: the last message's first."""
         best: _Open | None = None
-        ids = result.ids
-        if ids:
-            for one in self._turn:
-                if one.answered or set(ids).isdisjoint(one.call.ids):
+        for text in result.ids:
+            for one in self._by_id.get(text, ()):
+                if one.answered:
                     continue
                 if self._items or one.index == self._turn_last:
                     return one
-                best = one if best is None or one.index > best.index else best
-            if best is not None:
-                return best
-        free = [
-            one for one in self._turn if not one.answered and (self._positional or not ids or not one.key)
-        ]
-        if ids and not self._positional:
-            free = [one for one in free if not one.key]
+                if best is None or one.index > best.index:
+                    best = one
+        if best is not None:
+            return best
+        may = self._turn if self._positional or not result.ids else self._keyless
+        free = [one for one in may if not one.answered]
         for one in free:
             if result.name is not None and one.call.name == result.name:
                 return one
@@ -371,19 +329,23 @@ class HistoryScan:
         if not self._run_open:
             return
         self._run_open = False
-        self._close(self._found, self._unanswered)
+        counted, unanswered = self._closed()
+        self._found += counted
+        self._unanswered += unanswered
+        self._new_turn()
 
-    def _close(self, found: list[Finding], unanswered: list[tuple[_Open, bool]]) -> None:
-        turn, results = self._turn, self._run_results
-        self_needed = [one for one in turn if one.answered or not self._is_pending(one.call)]
-        if results and results != len(self_needed) and self_needed:
-            detail = f"{len(self_needed)} calls, {results} results"
-            found.append(Finding(Rule.RESULT_COUNT, max(self._run_last, 0), None, detail))
-        for one in self_needed:
-            if not one.answered and not one.twin:
-                unanswered.append((one, results > 0))
-        if found is self._found:
-            self._turn, self._run_results = [], 0
+    def _new_turn(self) -> None:
+        self._turn, self._by_id, self._keyless, self._run_results = [], {}, [], 0
+
+    def _closed(self) -> tuple[list[Finding], list[tuple[_Open, bool]]]:
+        """If nothing follows the turn at hand: what is wrong with its number of results; calls without."""
+        results = self._run_results
+        asked = [one for one in self._turn if one.answered or not self._is_pending(one.call)]
+        counted = []
+        if results and asked and results != len(asked):
+            detail = f"{len(asked)} calls, {results} results"
+            counted.append(Finding(Rule.RESULT_COUNT, self._run_last, None, detail))
+        return counted, [(one, results > 0) for one in asked if not one.answered and not one.twin]
 
     def _is_pending(self, call: Call) -> bool:
         return bool(self._pending) and not self._pending.isdisjoint(call.ids)
@@ -435,45 +397,56 @@ class HistoryScan:
 
     def findings(self, previous_response_id: str | None = None) -> list[Finding]:
         """All that is wrong with the history as fed so far, in order of place. Changes nothing."""
-        found = list(self._found)
-        found += [one for one in self._deferred if one.rule is not Rule.EMPTY_MESSAGE]
-        unanswered = list(self._unanswered)
+        found = self._found + self._open_findings(previous_response_id)
+        found.sort(key=lambda one: one.place)
+        return found
+
+    def broken(self, previous_response_id: str | None = None) -> frozenset[Rule]:
+        """The names of the rules that the history breaks as fed so far; cheap to ask again and again."""
+        self._rules.update(one.rule for one in self._found[self._counted :])
+        self._counted = len(self._found)
+        return frozenset(self._rules).union(one.rule for one in self._open_findings(previous_response_id))
+
+    def _open_findings(self, previous_response_id: str | None) -> list[Finding]:
+        """What is wrong if the history ends here, and may still come right."""
+        unanswered = self._unanswered
+        found: list[Finding] = []
         if self._run_open:
-            self._close(found, unanswered)
-        left = self._strayed(found, unanswered, bool(previous_response_id) or self._has_reference)
-        for one, partly in left:
+            found, of_turn = self._closed()
+            if of_turn:
+                unanswered = unanswered + of_turn
+        if self._strays:
+            elsewhere = bool(previous_response_id) or self._has_reference
+            unanswered = self._settle_strays(found, unanswered, elsewhere)
+        for one, partly in unanswered:
             rule = Rule.MISSING_SOME_RESULTS if partly else Rule.MISSING_RESULT
             found.append(Finding(rule, one.index, one.key or None, one.call.name or ""))
         if self._reasoning >= 0:
             found.append(Finding(Rule.REASONING_FOLLOWED, self._reasoning, None))
         if self.count and not self._has_user:
             found.append(Finding(Rule.NEEDS_USER, 0, None))
-        found.sort(key=lambda one: one.place)
         return found
 
-    def _strayed(
+    def _settle_strays(
         self, found: list[Finding], unanswered: list[tuple[_Open, bool]], elsewhere: bool
     ) -> list[tuple[_Open, bool]]:
-        """Results without a call in their turn: of a call elsewhere, or of none."""
-        if not self._strays:
-            return unanswered
-        left = list(unanswered)
+        """Results without a call in their turn: of a call elsewhere, or of none. Answers the calls left."""
+        by_id: dict[str, list[_Open]] = {}
+        for one, _ in unanswered:
+            for text in one.call.ids:
+                by_id.setdefault(text, []).append(one)
+        taken: set[int] = set()
         for index, result, otherwise in self._strays:
-            ids = set(result.ids)
-            fits = (
-                [one for one in left if not ids.isdisjoint(one[0].call.ids)]
-                if ids
-                else left[:1] * (len(left) == 1)
-            )
+            fits = next((by_id[text] for text in result.ids if by_id.get(text)), None)
+            if fits is None and not result.ids and len(unanswered) - len(taken) == 1:
+                fits = [one for one, _ in unanswered if id(one) not in taken]
             if fits:
-                earlier = [one for one in fits if one[0].index < index]
-                taken = earlier[-1] if earlier else fits[0]
-                left.remove(taken)
+                earlier = bisect_left(fits, index, key=lambda one: one.index)
+                one = fits[earlier - 1] if earlier else fits[0]
+                taken.add(id(one))
+                for text in one.call.ids:
+                    by_id[text].remove(one)
                 found.append(Finding(Rule.MISPLACED_RESULT, index, result.id))
             elif not elsewhere:
                 found.append(Finding(otherwise, index, result.id))
-        return left
-
-    def broken(self, previous_response_id: str | None = None) -> frozenset[Rule]:
-        """The names of the rules that the history breaks as fed so far."""
-        return frozenset(one.rule for one in self.findings(previous_response_id))
+        return [pair for pair in unanswered if id(pair[0]) not in taken]
