@@ -38,7 +38,7 @@ class Turn:
 class Slot:
     """A call, and the result it got."""
 
-    __slots__ = ("at", "block", "call", "dropped", "found", "original", "pending", "renamed", "turn")
+    __slots__ = ("at", "block", "call", "dropped", "found", "original", "renamed", "turn")
 
     def __init__(self, call: Call, at: int, block: int, turn: Turn) -> None:
         self.call = self.original = call
@@ -46,7 +46,6 @@ class Slot:
         self.found: Found | None = None
         self.dropped = False
         self.renamed = False  # another call of the turn has its id
-        self.pending = False
 
 
 class Found:
@@ -332,7 +331,7 @@ def pair(messages: list[Message], form: Format, pending: Set[str], keep_orphans:
     _settle_lone_results(pairs, keep_orphans, log)
     for slot in pairs.slots:
         if slot.found is None and not pending.isdisjoint(slot.call.ids):
-            slot.pending, slot.renamed = True, False
+            slot.renamed = False
         _settle_ids(pairs, slot, log)
         _settle_names(pairs, slot, log)
     return pairs

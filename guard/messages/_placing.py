@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from ._formats import Format
@@ -16,9 +17,12 @@ RESULT_REMOVED = "(tool result removed)"
 CALL_REMOVED = "(tool call removed)"
 
 
-def place(pairs: Pairs, log: Log) -> list[Message]:
-    """The messages with every result in its place and a stub where no result exists anywhere."""
-    builder = _Builder(pairs, log)
+def place(pairs: Pairs, pending: Set[str], log: Log, *, fill: bool = True) -> list[Message]:
+    """The messages with every result in its place and a stub where no result exists anywhere.
+
+    No stubs for `pending` calls. Without `fill` a message that lost all it held stays as one without blocks.
+    """
+    builder = _Builder(pairs, pending, log)
     if pairs.form.placement == "grouped":
         grouped = builder.grouped()
         return _without_empty(grouped, pairs.form, log) if fill else grouped
@@ -26,8 +30,9 @@ def place(pairs: Pairs, log: Log) -> list[Message]:
 
 
 class _Builder:
-    def __init__(self, pairs: Pairs, log: Log) -> None:
+    def __init__(self, pairs: Pairs, pending: Set[str], log: Log) -> None:
         self.pairs, self.form, self.messages, self.log = pairs, pairs.form, pairs.messages, log
+        self.pending = pending
         # What becomes of single blocks: position of the message → number of the block → the new one.
         self.edits: dict[int, dict[int, Block | None]] = {}
         self.results: dict[Turn, list[Found]] = {}
@@ -59,7 +64,7 @@ class _Builder:
                 self._edit(slot.at, slot.block, slot.call)
             if slot.found is not None:
                 results.append(slot.found)
-            elif not slot.pending:
+            elif self.pending.isdisjoint(slot.original.ids):
                 self._stub(slot, stubs)
         results.sort(key=lambda found: (found.at, found.block))
         self.results[turn] = results

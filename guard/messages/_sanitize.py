@@ -90,8 +90,8 @@ def sanitize_parsed(
         done = _known_roles(done, form, log)
         done = without_empty_calls(done, log)
         stored = previous_response_id is not None or has_references(done)
-        pairs = pair(done, form, pending, form.placement == "anywhere" and stored, log)
-        done = place(pairs, log)
+        pairs = pair(done, form, form.placement == "anywhere" and stored, log, pending)
+        done = place(pairs, pending, log)
         done = _filled(done, form, log)
     if rules is not None:
         from ._provider_repairs import apply_provider_rules
