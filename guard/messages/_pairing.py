@@ -320,7 +320,9 @@ class Pairs:
         return self._taken
 
 
-def pair(messages: list[Message], form: Format, pending: Set[str], keep_orphans: bool, log: Log) -> Pairs:
+def pair(
+    messages: list[Message], form: Format, keep_orphans: bool, log: Log, pending: Set[str] = frozenset()
+) -> Pairs:
     """Take a history apart, pair calls with results, and mend ids and names. Nothing is moved yet.
 
     The ids of `pending` calls stay, as their results will come under them.
