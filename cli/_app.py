@@ -19,6 +19,7 @@ from . import (
     _analysis,
     _demo,
     _doctor,
+    _export,
     _import,
     _messages,
     _policy,
@@ -57,6 +58,7 @@ app.command("query")(_query.query)
 app.command("prune")(_prune.prune)
 app.command("doctor")(_doctor.doctor)
 app.add_typer(_policy.commands, name="policy")
+app.add_typer(_export.commands, name="export")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._derive import derive_trace
     from ._doctor import DoctorReport, examine
+    from ._export import ExportReport, export_parquet
     from ._exporter import DuckDBSpanExporter
     from ._fold import FoldResult, fold
     from ._folder import Folder
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .importers import FileReport, ImportReport, import_paths
 
 _HOME = {
+    "ExportReport": "_export",
+    "export_parquet": "_export",
     "Derived": "_records",
     "DoctorReport": "_doctor",
     "DuckDBSpanExporter": "_exporter",
@@ -72,6 +75,7 @@ __all__ = [
     "DoctorReport",
     "DuckDBSpanExporter",
     "DuckDBSpanProcessor",
+    "ExportReport",
     "FileReport",
     "FoldResult",
     "Folder",
@@ -94,6 +98,7 @@ __all__ = [
     "derive_trace",
     "dialect_title",
     "examine",
+    "export_parquet",
     "fold",
     "import_paths",
     "instrument",
