@@ -6,6 +6,7 @@ import gzip
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from loopscope.collector.importers import _files
@@ -94,6 +95,28 @@ def test_a_damaged_gzip_says_so(tmp_path: Path):
         read_all(path)
 
 
+def test_zstandard_is_told_by_content(tmp_path: Path):
+    content = b'{"a": 1}\n' * 5000
+    packed = pa.Codec("zstd").compress(content, asbytes=True)
+    path = tmp_path / "packed.json"
+    path.write_bytes(packed + pa.Codec("zstd").compress(b"[]", asbytes=True))
+    assert read_all(path) == content + b"[]"
+    for bad in (packed[:-5], packed[:20], packed + b"garbage garbage"):
+        path.write_bytes(bad)
+        with pytest.raises(FormatError, match="zstandard data is cut off or damaged"):
+            read_all(path)
+
+
+def test_a_zstandard_bomb_is_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_files, "_BOMB_FROM", 1 << 16)
+    path = tmp_path / "bomb.zst"
+    path.write_bytes(pa.Codec("zstd").compress(b" " * (4 << 20), asbytes=True))
+    given: list[bytes] = []
+    with ByteSource(path) as source, pytest.raises(FormatError, match="unpacks to more than"):
+        given.extend(iter(lambda: source.read(1 << 12), b""))
+    assert sum(map(len, given)) <= (1 << 16) + 300 * path.stat().st_size
+
+
 def test_a_bomb_is_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_files, "_BOMB_FROM", 1 << 16)
     path = tmp_path / "bomb.gz"
@@ -107,9 +130,8 @@ def test_a_bomb_is_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("head", "name"),
     [
-        (b"\x28\xb5\x2f\xfdxx", "zstd"),
-        (b"PK\x03\x04xx", "zip"),
-        (b"PAR1xx", "Parquet"),
+        (b"\x28\xb5\x2f\xfdxx", "zstandard inside"),
+        (b"BZh9", "bzip2"),
         (b"SQLite format 3\x00", "SQLite"),
         (b"\x00" * 8 + b"DUCK" + b"\x40", "DuckDB"),
         (b"\x1f\x8bxx", "gzip inside gzip"),
@@ -130,6 +152,8 @@ def test_json_and_protobuf_are_told_apart():
     assert container_of(b'\n{\n"\n \n\x0cservice.name') == "binary"
     assert container_of(b"\x00\x00\x01\x02\n") == "binary"
     assert container_of(b"hello") == "binary"
+    assert container_of(b"PK\x03\x04xx") == "zip"
+    assert container_of(b"PAR1xx") == "parquet"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def of_json(text: str) -> tuple[list[Part], list[tuple[str, str]]]:
 
 
 def of_bytes(data: bytes) -> list[Part]:
-    return list(proto_parts(io.BytesIO(data).read))
+    return list(proto_parts(io.BytesIO(data).read, SkipList()))
 
 
 def names(parts: list[Part]) -> list[str]:
