@@ -55,6 +55,8 @@ class CallDraft:
     cut: bool  # arguments or result were cut by somebody's limit
     result_failed: bool | None = None  # what the message with the result says
     turn: int | None = None
+    claimed: bool = False  # the answer that asked for it was found
+    position: int = 0  # ordinal inside a span that is not the call's own
 
 
 def tool_name(node: Node) -> str:

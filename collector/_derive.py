@@ -16,9 +16,10 @@ from ..guard import (
     strip_annotation,
 )
 from ._agent_messages import complete_refused
+from ._asked import calls_asked_for, calls_of_agents
 from ._calls import CallDraft, draft_call, mcp_session, tool_name
 from ._history import complete_histories
-from ._join import Exchange, join_run
+from ._join import Exchange, Unclaimed, join_run
 from ._messages import MessageReader
 from ._parts import is_stub
 from ._records import Derived, LlmRequest, LogRecord, SpanRecord, ToolCall
@@ -96,7 +97,10 @@ def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions
     for draft in request_drafts:
         draft.run = runs.of(draft.node)
     complete_refused(request_drafts, call_drafts, reader)
-    turns = _join(call_drafts, request_drafts)
+    turns, asked = _join(call_drafts, request_drafts)
+    call_drafts += asked
+    if not call_drafts and not any(draft.messages.output for draft in request_drafts):
+        call_drafts = calls_of_agents(nodes, runs, reader)
     complete_histories(request_drafts)
     derived = Derived(
         [_tool_call(draft) for draft in call_drafts],
@@ -106,12 +110,17 @@ def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions
     return derived
 
 
-def _join(calls: list[CallDraft], requests: list[RequestDraft]) -> dict[str, int]:
-    """Let the requests of each run complete its calls; the turn of each answered request, by span id."""
+def _join(calls: list[CallDraft], requests: list[RequestDraft]) -> tuple[dict[str, int], list[CallDraft]]:
+    """Let the requests of each run complete its calls.
+
+    Returns the turn of each answered request, by span id, and the calls that stand only in messages.
+    """
     exchanges: dict[str, list[Exchange]] = {}
+    of_transcript: dict[str, bool] = {}
     for draft in requests:
         span, messages = draft.node.span, draft.messages
         assert draft.run is not None
+        of_transcript[draft.run.run_id] = is_transcript(span)
         exchanges.setdefault(draft.run.run_id, []).append(
             Exchange(
                 span.span_id,
@@ -126,18 +135,22 @@ def _join(calls: list[CallDraft], requests: list[RequestDraft]) -> dict[str, int
     for call in calls:
         of_run.setdefault(call.run.run_id, []).append(call)
     turns: dict[str, int] = {}
+    asked: dict[str, list[Unclaimed]] = {}
     for run_id, members in exchanges.items():
         own = of_run.get(run_id, [])
         settled = [
             (call, call.call_id, call.arguments, call.result) for call in own if is_transcript(call.node.span)
         ]
-        join_run(own, members)
+        left = join_run(own, members)
+        if not of_transcript[run_id]:  # an importer makes a span of every call in its log
+            asked[run_id] = left
         for call, call_id, arguments, result in settled:
             call.call_id, call.arguments, call.result, call.result_failed = call_id, arguments, result, None
         for exchange in members:
             if exchange.turn is not None:
                 turns[exchange.span_id] = exchange.turn
-    return turns
+    drafts = {draft.node.span.span_id: draft for draft in requests}
+    return turns, calls_asked_for(asked, exchanges, drafts, calls)
 
 
 def _tool_call(draft: CallDraft) -> ToolCall:
@@ -171,7 +184,7 @@ def _tool_call(draft: CallDraft) -> ToolCall:
     return ToolCall(
         trace_id=draft.trace_id,
         span_id=draft.span_id,
-        position=0,
+        position=draft.position,
         run_id=run.run_id,
         parent_run_id=run.parent_run_id,
         run_source=run.source,

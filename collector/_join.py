@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..guard import fingerprint
 from ._parts import MessageFacts, Requested, Responded, facts_of, is_stub
 
-__all__ = ["Exchange", "JoinedCall", "join_run"]
+__all__ = ["Exchange", "JoinedCall", "KnownFacts", "Unclaimed", "join_run", "result_of", "same_result"]
 
 # How far back in a history a result is looked for. Results of a call stand at the end of the next request.
 _MAX_BACK = 500
@@ -44,6 +45,16 @@ class Exchange:
         self.turn: int | None = None  # ordinal of the answer in the run
 
 
+@dataclass(slots=True, eq=False)
+class Unclaimed:
+    """A call that an answer asked for, and that no call of the run turned out to be."""
+
+    answer: Exchange
+    position: int  # ordinal among the calls of the answer, from 1
+    nth: int  # ordinal among those of them with the same id (without ids: the same name), from 0
+    requested: Requested
+
+
 class JoinedCall(Protocol):
     """The facts of a call that messages can add to."""
 
@@ -56,6 +67,7 @@ class JoinedCall(Protocol):
     result: str | None
     result_failed: bool | None
     turn: int | None
+    claimed: bool  # is it known which answer asked for it?
 
 
 class _Group:
@@ -78,7 +90,7 @@ class _Group:
         return None
 
 
-class _Facts:
+class KnownFacts:
     """Facts of messages, each message read once."""
 
     def __init__(self) -> None:
@@ -91,33 +103,44 @@ class _Facts:
         return facts
 
 
-def join_run(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange]) -> None:
-    """Fill turns, and what calls lack, from the exchanges of the same run. Numbers the answers, too."""
+def join_run(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange]) -> list[Unclaimed]:
+    """Fill turns, and what calls lack, from the exchanges of the same run. Numbers the answers, too.
+
+    Returns what answers asked for beyond `calls`, in the order of asking.
+    """
     answers = sorted(
         (exchange for exchange in exchanges if exchange.answered),
         key=lambda exchange: (exchange.end_ns, exchange.start_ns, exchange.span_id),
     )
     for turn, answer in enumerate(answers, start=1):
         answer.turn = turn
-    if not exchanges or not calls:
-        return
+    if not exchanges:
+        return []
     calls = sorted(calls, key=lambda call: (call.start_ns, call.end_ns or 0, call.span_id))
-    facts = _Facts()
-    _match_answers(calls, answers)
-    _match_results(calls, exchanges, facts)
+    asked = _match_answers(calls, answers)
+    if calls:
+        _match_results(calls, exchanges, KnownFacts())
+    return asked
 
 
 # -- which answer asked for a call --------------------------------------------------------------------
 
 
-def _match_answers(calls: Sequence[JoinedCall], answers: Sequence[Exchange]) -> None:
+def _match_answers(calls: Sequence[JoinedCall], answers: Sequence[Exchange]) -> list[Unclaimed]:
     ends = [answer.end_ns for answer in answers]
     groups: dict[Hashable, list[_Group]] = {}
+    asked: list[Unclaimed] = []
     ids_only = all(call.call_id is not None for call in calls)
     for index, answer in enumerate(answers):
+        position = 0
+        seen: dict[Hashable, int] = {}
         for text in answer.output or ():
             # Not through the cache: an equal answer of another turn is another request.
             for requested in facts_of(text).calls:
+                position += 1
+                same = same_result(requested)
+                nth = seen[same] = seen.get(same, -1) + 1
+                asked.append(Unclaimed(answer, position, nth, requested))
                 for key in _keys_of_request(requested, ids_only=ids_only):
                     known = groups.setdefault(key, [])
                     if not known or known[-1].index != index:
@@ -143,10 +166,12 @@ def _match_answers(calls: Sequence[JoinedCall], answers: Sequence[Exchange]) -> 
             call.turn = answers[before - 1].turn if before else None
             continue
         requested, index = found
+        call.claimed = True
         call.turn = answers[index].turn
         call.call_id = call.call_id or requested.call_id
         if call.arguments is None:
             call.arguments = requested.arguments
+    return [one for one in asked if not one.requested.taken]
 
 
 def _keys_of_request(requested: Requested, *, ids_only: bool) -> list[Hashable]:
@@ -194,7 +219,7 @@ def _take(groups: list[_Group] | None, before: int, limit: int) -> tuple[Request
 # -- what the next request says about a call ----------------------------------------------------------
 
 
-def _match_results(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange], facts: _Facts) -> None:
+def _match_results(calls: Sequence[JoinedCall], exchanges: Sequence[Exchange], facts: KnownFacts) -> None:
     requests = sorted(
         (exchange for exchange in exchanges if exchange.input),
         key=lambda exchange: (exchange.start_ns, exchange.end_ns, exchange.span_id),
@@ -248,7 +273,7 @@ def _asks_for(call: JoinedCall) -> Callable[[Requested], bool]:
 
 
 def _find_back(
-    messages: list[str], facts: _Facts, skip: int, wanted: Callable[[Requested], bool]
+    messages: list[str], facts: KnownFacts, skip: int, wanted: Callable[[Requested], bool]
 ) -> Requested | None:
     for text in messages[: -_MAX_BACK - 1 : -1]:
         for requested in reversed(facts(text).calls):
@@ -259,7 +284,9 @@ def _find_back(
     return None
 
 
-def _find_back_result(messages: list[str], facts: _Facts, skip: int, call: JoinedCall) -> Responded | None:
+def _find_back_result(
+    messages: list[str], facts: KnownFacts, skip: int, call: JoinedCall
+) -> Responded | None:
     """The last result with the call's id (of the tool's name, where there are no ids) but `skip`.
 
     Ids recur, so a result that stands before the request for the call is that of another one. A stub in
@@ -280,3 +307,47 @@ def _find_back_result(messages: list[str], facts: _Facts, skip: int, call: Joine
                     return None
                 skip_requests -= 1
     return None
+
+
+# -- the result of a call that has no span ------------------------------------------------------------
+
+_MAX_AHEAD = 4  # requests after an answer that may bring a result: others of the run can lie between
+
+
+def result_of(
+    one: Unclaimed, requests: Sequence[Exchange], facts: Callable[[str], MessageFacts]
+) -> tuple[Responded, Exchange] | None:
+    """The result that a later request brings for a call, and that request; None where nothing answers it.
+
+    `requests` are those of the run with a recorded input, by start time. A result counts only if the
+    request whose answer asked for the call did not hold it yet: ids recur.
+    """
+    wanted = same_result(one.requested)
+    first = bisect_left(requests, one.answer.end_ns, key=lambda request: request.start_ns)
+    for request in requests[first : first + _MAX_AHEAD]:
+        if request is one.answer:
+            continue
+        fresh = _fresh(one.answer.input or [], request.input or [], wanted, facts)
+        if one.nth < len(fresh):
+            return fresh[one.nth], request
+    return None
+
+
+def _fresh(
+    before: list[str], after: list[str], wanted: Hashable, facts: Callable[[str], MessageFacts]
+) -> list[Responded]:
+    """The results wanted that a history holds beyond an earlier one."""
+    if after[: len(before)] == before:
+        return _results(after[len(before) :], wanted, facts)
+    # A delta, or a history that somebody shortened or rewrote.
+    old = _results(before[-_MAX_BACK:], wanted, facts)
+    return _results(after[-_MAX_BACK:], wanted, facts)[len(old) :]
+
+
+def _results(messages: list[str], wanted: Hashable, facts: Callable[[str], MessageFacts]) -> list[Responded]:
+    return [result for text in messages for result in facts(text).results if same_result(result) == wanted]
+
+
+def same_result(part: Requested | Responded) -> Hashable:
+    """By what a result is told to be that of a call: the id, without one the tool's name."""
+    return ("id", part.call_id) if part.call_id is not None else ("name", part.name)

@@ -41,6 +41,7 @@ _COUNTS = """
 SELECT file, count(DISTINCT run_id), count(*) FILTER (WHERE is_call), count(*) FILTER (WHERE NOT is_call)
 FROM import_traces JOIN (
     SELECT trace_id, run_id, true AS is_call FROM tool_call_rows
+    WHERE position = 0 OR end_ns IS NOT NULL  -- not what a model asked for, and nobody ran
     UNION ALL
     SELECT trace_id, run_id, false FROM llm_request_rows
 ) USING (trace_id)

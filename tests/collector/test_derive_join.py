@@ -104,8 +104,9 @@ def test_the_bare_string_of_langchain() -> None:
         chat([], [asks("a", arguments={"q": "y"}), asks("b", arguments={"q": "x"})], parent=root),
         tool(arguments="x", parent=root),
     ]
-    (call,) = derive_trace(spans).tool_calls
+    call, asked_for = sorted(derive_trace(spans).tool_calls, key=lambda call: call.position)
     assert (call.call_id, call.arguments) == ("b", "x")
+    assert (asked_for.call_id, asked_for.end_ns) == ("a", None)
 
 
 def test_the_order_of_time_decides_the_turn_without_messages() -> None:
