@@ -35,7 +35,7 @@ def requests(
         typer.Option(
             "--show",
             metavar="SPAN",
-            help="Show the history of one request before and after the repair: its span id, or trace id/span id.",
+            help="Show one history before and after the repair, by span id or trace id/span id.",
         ),
     ] = None,
     provider: Annotated[
