@@ -286,6 +286,14 @@ class Pairs:
         """Does a call of the history have one of the ids of this result?"""
         return any(one in self._latest for one in result.ids)
 
+    def release(self) -> None:
+        """Take the web of calls and results apart, so that it is gone without the garbage collector."""
+        for turn in self.turns:
+            turn.slots.clear()
+            turn.by_wire.clear()
+        for found in self.founds:
+            found.slot = found.rival = None
+
     def free_id(self, text: str) -> str:
         """Another id for the call of id `text`, that no call or result of the history has."""
         head = text.strip().partition("|")[0].strip() or text.strip()

@@ -57,22 +57,30 @@ def sanitize_messages(
         from ._provider_names import known_provider_rules
 
         rules = known_provider_rules(provider, format=form.name)
-    read = form.read
-    repairs: list[Repair] = []
-    done: list[Message] = []
-    if rules is not None or not is_whole(map(read, given, count()), form, _stripped(pending_call_ids)):
-        with _long(len(given)):
-            parsed = list(map(read, given, count()))
-            done, repairs = sanitize_parsed(parsed, form, rules, pending_call_ids, previous_response_id)
+    if rules is None and is_whole(map(form.read, given, count()), form, _stripped(pending_call_ids)):
+        return SanitizeResult(given, (), form.name, tuple(range(len(given))))
+    with _long(len(given)):
+        return _repaired(given, form, rules, pending_call_ids, previous_response_id)
+
+
+def _repaired(
+    given: list[Any],
+    form: Format,
+    rules: ProviderRules | None,
+    pending_call_ids: Collection[str],
+    previous_response_id: str | None,
+) -> SanitizeResult:
+    parsed = list(map(form.read, given, count()))
+    if rules is None:  # then it is known not to be whole
+        log = Log()
+        done = _paired(parsed, form, _stripped(pending_call_ids), previous_response_id, log)
+        repairs = sorted(log.repairs, key=_by_place)
+    else:
+        done, repairs = sanitize_parsed(parsed, form, rules, pending_call_ids, previous_response_id)
     if not repairs:
         return SanitizeResult(given, (), form.name, tuple(range(len(given))))
-    write = form.write
-    return SanitizeResult(
-        [write(message) for message in done],
-        tuple(repairs),
-        form.name,
-        tuple(message.index for message in done),
-    )
+    origins = tuple(message.index for message in done)
+    return SanitizeResult(list(map(form.write, done)), tuple(repairs), form.name, origins)
 
 
 def sanitize_parsed(
@@ -87,18 +95,25 @@ def sanitize_parsed(
     done = list(messages)
     pending = _stripped(pending_call_ids)
     if not is_whole(done, form, pending):
-        done = _known_roles(done, form, log)
-        done = without_empty_calls(done, log)
-        stored = previous_response_id is not None or has_references(done)
-        pairs = pair(done, form, form.placement == "anywhere" and stored, log, pending)
-        done = place(pairs, pending, log)
-        done = _filled(done, form, log)
+        done = _paired(done, form, pending, previous_response_id, log)
     if rules is not None:
         from ._provider_repairs import apply_provider_rules
 
         done = apply_provider_rules(done, rules, form, log.repairs)
     log.repairs.sort(key=_by_place)
     return done, log.repairs
+
+
+def _paired(
+    messages: list[Message], form: Format, pending: frozenset[str], previous_response_id: str | None, log: Log
+) -> list[Message]:
+    """What is to be repaired whoever the provider is."""
+    done = without_empty_calls(_known_roles(messages, form, log), log)
+    stored = previous_response_id is not None or has_references(done)
+    pairs = pair(done, form, form.placement == "anywhere" and stored, log, pending)
+    done = place(pairs, pending, log)
+    pairs.release()
+    return _filled(done, form, log)
 
 
 def _stripped(ids: Collection[str]) -> frozenset[str]:

@@ -55,6 +55,8 @@ class BedrockConverse(Format):
 
 
 def _block(raw: Any, of_assistant: bool) -> Block:
+    if type(raw) is dict and type(text := raw.get("text")) is str:  # the usual one first
+        return text_other(text, raw)
     inner = get(raw, "toolUse")
     if inner is not None:
         text = get(inner, "toolUseId")
