@@ -11,7 +11,7 @@ import pytest
 CALL = {"id": "k", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ASKED = [
     {"role": "user", "content": "q"},
-    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "assistant", "content": "so", "tool_calls": [CALL]},
 ]
 RESULT = {"role": "tool", "tool_call_id": "k", "content": "one"}
 GOOD = [*ASKED, RESULT]
