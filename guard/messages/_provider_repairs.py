@@ -51,7 +51,8 @@ def apply_provider_rules(
     """The history with what this provider refuses mended, as far as it is not a matter of pairing.
 
     Takes messages in the order that the pairing left them in; appends to `repairs`. Messages that are not
-    concerned stay the same objects.
+    concerned stay the same objects. Of a format that the provider does not speak itself the order of roles
+    is left alone: it is made by whoever translates the history.
     """
     rules = rules.for_format(format.name)
     log = Log(repairs)
@@ -77,7 +78,7 @@ def _one_round(
         messages = [_content(one, rules, form, log, n == last) for n, one in enumerate(messages)]
     if Rule.RESULT_NAME in broken:
         messages = _named_results(messages, log)
-    if broken & ROLE_RULES:
+    if broken & ROLE_RULES and form.name in rules.formats:
         messages = mend_roles(messages, rules, form, log)
     if form.name == "openai-responses" and broken & _ITEM_RULES:
         messages = mend_item_ids(messages, broken, form, log)

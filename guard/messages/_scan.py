@@ -190,13 +190,13 @@ class HistoryScan:
                 self._add(_Open(call, index, "", False))
             else:
                 key = (call.id or "").strip()
-                if key or not self._positional:
-                    self._call_id(call, message, index, key)
                 twin = bool(key) and key in mine
-                if twin:
-                    self._found.append(Finding(Rule.UNIQUE_IN_TURN, index, key))
-                elif key and key in self._ids:
-                    self._found.append(Finding(Rule.UNIQUE_IN_HISTORY, index, key))
+                if not self._positional:
+                    self._call_id(call, message, index, key)
+                    if twin:
+                        self._found.append(Finding(Rule.UNIQUE_IN_TURN, index, key))
+                    elif key in self._ids:
+                        self._found.append(Finding(Rule.UNIQUE_IN_HISTORY, index, key))
                 mine.add(key)
                 self._add(_Open(call, index, key, twin))
             if call.kind in ("", "function_call"):
@@ -294,10 +294,10 @@ class HistoryScan:
             return
         self._run_results += 1
         found.answered = True
-        if found.index != self._turn_last:
+        if found.index != self._turn_last and not self._items:
             self._found.append(Finding(Rule.SPLIT_TURN, index, text))
         call = found.call
-        if text != call.id and text and call.id and not legacy:
+        if not self._positional and text != call.id and text and call.id and not legacy:
             self._found.append(Finding(Rule.ID_SPELLING, index, text, call.id))
         if self._positional and result.name != call.name:
             self._found.append(Finding(Rule.RESULT_NAME, index, text, call.name or ""))
