@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from loopscope.collector import (
@@ -190,3 +191,33 @@ def test_a_large_request_is_split_and_nothing_is_lost(monkeypatch: pytest.Monkey
         return [span for piece in pieces for span in decode_traces(piece)]
 
     assert every([part.data for part in parts]) == every([data])
+
+
+def zstandard(data: bytes) -> bytes:
+    return pa.Codec("zstd").compress(data, asbytes=True)
+
+
+@pytest.mark.parametrize("kind", ["protobuf", "json"])
+def test_messages_that_the_collector_compressed_one_by_one(kind: str):
+    """`compression: zstd` of the file exporter: each message packed alone, JSON ones too, behind its length."""
+    requests = [trace_request(1), trace_request(2, 3)]
+    messages = [
+        traces_json_to_protobuf(request) if kind == "protobuf" else json.dumps(request).encode()
+        for request in requests
+    ]
+    parts = of_bytes(prefixed(*map(zstandard, messages)))
+    assert names(parts) == ["span 1", "span 2", "span 3"]
+
+
+def test_a_bad_compressed_message_is_named(monkeypatch: pytest.MonkeyPatch):
+    good = zstandard(traces_json_to_protobuf(trace_request(1)))
+    with pytest.raises(FormatError, match="zstandard data that is damaged") as caught:
+        of_bytes(prefixed(good, good[:-4]))
+    assert caught.value.where == "message 2"
+    bad = zstandard(json.dumps(trace_request(1)).replace(TRACE, "nothex").encode())
+    with pytest.raises(FormatError, match="traceId") as caught:
+        of_bytes(prefixed(good, bad))
+    assert caught.value.where == "message 2"
+    monkeypatch.setattr(_otlp, "_BOMB_FROM", 1 << 16)
+    with pytest.raises(FormatError, match="unpacks to more than 300 times its size"):
+        of_bytes(prefixed(good, zstandard(b" " * (8 << 20))))
