@@ -64,10 +64,6 @@ def observation(number: int, kind: str, name: str, **more: Any) -> dict[str, Any
 
 
 def langfuse_observations() -> list[dict[str, Any]]:
-    asks = {
-        "role": "assistant",
-        "tool_calls": [{"id": "c1", "function": {"name": "search", "arguments": "{}"}}],
-    }
     return [
         observation(0, "AGENT", "agent", id=ROOT, parentObservationId=None, endTime=iso(9)),
         observation(
@@ -75,7 +71,7 @@ def langfuse_observations() -> list[dict[str, Any]]:
             "GENERATION",
             "chat",
             input=[{"role": "user", "content": "hi"}],
-            output=asks,
+            output={"role": "assistant", "content": "yo"},
             model="gpt-4o",
             usageDetails={"input": 12, "output": 3, "total": 15},
         ),

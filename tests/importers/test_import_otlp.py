@@ -199,7 +199,7 @@ def zstandard(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", ["protobuf", "json"])
 def test_messages_that_the_collector_compressed_one_by_one(kind: str):
-    """`compression: zstd` of the file exporter: each message packed alone, JSON ones too, behind its length."""
+    """The file exporter's `compression`: each message packed alone, JSON ones too, behind its length."""
     requests = [trace_request(1), trace_request(2, 3)]
     messages = [
         traces_json_to_protobuf(request) if kind == "protobuf" else json.dumps(request).encode()
