@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         detect_format,
         lint_messages,
         provider_rules,
+        repair_messages,
         sanitize_messages,
     )
 
@@ -114,6 +115,7 @@ __all__ = [
     "is_stub_result",
     "lint_messages",
     "provider_rules",
+    "repair_messages",
     "result_hash",
     "sanitize_messages",
     "scope_key",

@@ -6,6 +6,7 @@ from ._model import Call, Message, Other, Result
 from ._provider_errors import ErrorPosition, ProviderError, classify_provider_error
 from ._provider_names import known_provider_rules, provider_rules
 from ._providers import PROVIDERS, ProviderRules
+from ._repair import repair_messages
 from ._rules import PAIRING_CLASSES, Rule, rule_class, rule_text
 from ._sanitize import EMPTY_TURN, sanitize_messages, sanitize_parsed
 from ._scan import Finding, HistoryScan
@@ -44,6 +45,7 @@ __all__ = [
     "lint_parsed",
     "provider_rules",
     "refusing_providers",
+    "repair_messages",
     "rule_class",
     "rule_text",
     "sanitize_messages",

@@ -25,17 +25,37 @@ class SanitizeResult:
     """A repaired history.
 
     `messages` holds the caller's own objects wherever nothing changed. `origins` says for each message of
-    the output which one of the input it comes from (None: made by a repair).
+    the output which one of the input it comes from (None: made by a repair); `sources` all that are in it, or
+    is empty where no messages were merged.
     """
 
     messages: list[Any]
     repairs: tuple[Repair, ...]
     format: MessageFormat
     origins: tuple[int | None, ...]
+    sources: tuple[tuple[int, ...], ...] = ()
 
     @property
     def changed(self) -> bool:
         return bool(self.repairs)
+
+    def position_of(self, index: int) -> int | None:
+        """Where in the output the message of this index of the input is; None where it was dropped."""
+        if not self.sources:
+            return self.origins.index(index) if index in self.origins else None
+        return next((at for at, indices in enumerate(self.sources) if index in indices), None)
+
+    def cursor(self, stored: int) -> int:
+        """How many messages of the output are behind a host that had stored the first `stored` of the input.
+
+        It points at the first message that holds anything not stored yet; so nothing is lost, and a
+        message merged from both sides is stored again.
+        """
+        for at, origin in enumerate(self.origins):
+            last = max(self.sources[at], default=None) if self.sources else origin
+            if last is not None and last >= stored:
+                return at
+        return len(self.origins)
 
 
 @dataclass(frozen=True, slots=True)

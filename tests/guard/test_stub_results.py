@@ -43,9 +43,7 @@ def test_what_only_mentions_the_marker_counts() -> None:
 
 
 def test_a_stub_of_an_edit_does_not_reset_other_counts() -> None:
-    policy = GuardPolicy(
-        nudge_threshold=2, block_threshold=None, tools={"edit": ToolPolicy(resets=True)}
-    )
+    policy = GuardPolicy(nudge_threshold=2, block_threshold=None, tools={"edit": ToolPolicy(resets=True)})
     guard = DuplicateCallGuard(policy)
     _observe(guard, "x")
     guard.observe(tool_name="edit", arguments={}, output=OURS, outcome=Outcome.SUCCESS)
