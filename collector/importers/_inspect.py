@@ -61,7 +61,8 @@ def inspect_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Pa
         if not isinstance(samples, list) or not samples:
             skipped.add(item.where, "the log has no samples")
         for number, sample in enumerate(samples if isinstance(samples, list) else [], 1):
-            yield from sample_parts(sample, item.value["eval"], f"sample {number}", skipped)
+            where = item.frame or f"sample {number}"
+            yield from sample_parts(sample, item.value["eval"], where, skipped)
 
 
 def sample_parts(sample: Any, about: dict[str, Any], where: str, skipped: SkipList) -> Iterator[Part]:

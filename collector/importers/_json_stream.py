@@ -1,7 +1,8 @@
 """JSON values out of a byte stream, one at a time.
 
 One reader serves JSON lines, objects written back to back (pretty printed or not) and one big
-array, whose elements come singly: memory is bounded by the biggest value, not by the file.
+array, whose elements come singly: memory is bounded by the biggest value, not by the file. A big object
+that holds its entries in a list, as many exports do, comes once for each entry.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ __all__ = ["JsonValue", "json_values"]
 # The longest single value, in characters. Python needs up to 20 bytes for each in the worst case.
 MAX_VALUE = 64 << 20
 _CHUNK = 1 << 20
+# An object longer than this is given in pieces, if one of these members is a list: several formats hold
+# all that they have in one object, and a piece is the same object with one entry in its list.
+_SPLIT_FROM = 16 << 20
+_ENTRY_LISTS = frozenset(
+    (
+        *("samples", "simulations", "data", "runs", "traces", "observations"),
+        *("resourceSpans", "resource_spans", "resourceLogs", "resource_logs"),
+    )
+)
 _SPACE = re.compile(r"[ \t\r\n]*")
 # An error this near to the end of what was read may only mean that the value goes on.
 _NEAR_END = 16
@@ -50,6 +60,7 @@ def json_values(read: Callable[[int], bytes]) -> Iterator[JsonValue]:
 
     Top-level arrays are taken apart. Raises FormatError, with the line, where the text is not UTF-8
     (UTF-16 with a byte order mark is read too), not JSON, cut off, or too deep or too long to read.
+    What follows its list of entries is left out of an object that is given in pieces.
     """
     text = _Text(read)
     alone = arrays = 0
@@ -61,9 +72,56 @@ def json_values(read: Callable[[int], bytes]) -> Iterator[JsonValue]:
         else:
             alone += 1
             line = text.line
-            value, size = text.value()
+            try:
+                value, size = text.value(split=text.peek() == "{")
+            except _LongObjectError:
+                yield from _pieces(text, alone)
+                continue
             text.note_layout(line)
             yield JsonValue(value, line, None, alone, size)
+
+
+def _pieces(text: _Text, alone: int) -> Iterator[JsonValue]:
+    """The object that begins here, once for each entry of its lists; whole if it has none."""
+    opened = text.line
+    begun = f"the value that begins on line {opened}"
+    text.take()
+    members: dict[str, Any] = {}
+    held = 0
+    first, split = True, False
+    while True:
+        if not text.skip_space():
+            raise _cut_off(begun)
+        if first and text.peek() == "}":
+            break
+        first = False
+        key, _ = text.value()
+        if not isinstance(key, str) or not text.skip_space() or text.peek() != ":":
+            raise FormatError(f"not valid JSON (in {begun})", where=f"line {text.line}")
+        text.take()
+        if not text.skip_space():
+            raise _cut_off(begun)
+        if key in _ENTRY_LISTS and text.peek() == "[":
+            for index, (entry, line, size) in enumerate(_elements(text), 1):
+                split = True
+                frame = f"{key} {index} (line {line})"
+                yield JsonValue({**members, key: [entry]}, line, None, alone, size, frame)
+        else:
+            members[key], size = text.value()
+            held += size
+            if held > MAX_VALUE:
+                raise _too_long(opened)
+        if not text.skip_space():
+            raise _cut_off(begun)
+        mark = text.peek()
+        if mark == "}":
+            break
+        if mark != ",":
+            raise FormatError(f"expected ',' or '}}', found {mark!r} (in {begun})", where=f"line {text.line}")
+        text.take()
+    text.take()
+    if not split:
+        yield JsonValue(members, opened, None, alone, held)
 
 
 def _elements(text: _Text) -> Iterator[tuple[Any, int, int]]:
@@ -88,6 +146,10 @@ def _elements(text: _Text) -> Iterator[tuple[Any, int, int]]:
         text.take()
         if mark == "]":
             return
+
+
+class _LongObjectError(Exception):
+    """An object that is long, and not read to its end."""
 
 
 class _Text:
@@ -120,8 +182,11 @@ class _Text:
             if not self._fill(_CHUNK):
                 return False
 
-    def value(self) -> tuple[Any, int]:
-        """The value that begins here, and its length."""
+    def value(self, *, split: bool = False) -> tuple[Any, int]:
+        """The value that begins here, and its length.
+
+        Raises _LongObjectError, having consumed nothing, if it may be `split` and is long.
+        """
         while True:
             start = self._at
             try:
@@ -131,8 +196,11 @@ class _Text:
             except json.JSONDecodeError as error:
                 self._check_line(start)
                 unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _NEAR_END
-                if unfinished and self._grow():
-                    continue
+                if unfinished:
+                    if split and len(self._text) - start > _SPLIT_FROM:
+                        raise _LongObjectError from None
+                    if self._grow():
+                        continue
                 raise self._bad(error, unfinished) from None
             except ValueError:  # an integer with thousands of digits
                 raise FormatError("holds a number too long to be read", where=f"line {self.line}") from None
@@ -163,11 +231,7 @@ class _Text:
     def _grow(self) -> bool:
         held = len(self._text) - self._at
         if held > MAX_VALUE:
-            raise FormatError(
-                f"one JSON value of more than {MAX_VALUE >> 20} million characters",
-                where=f"line {self.line}",
-                hint="write one request or conversation a line (JSON lines)",
-            )
+            raise _too_long(self.line)
         # Twice as much each time: a value is scanned again from its start, so this keeps it linear.
         return self._fill(max(_CHUNK, held))
 
@@ -220,6 +284,14 @@ class _Text:
         if not rest or error.msg.startswith("Unterminated"):
             return True
         return _HALF_ESCAPE.fullmatch(rest) is not None or any(word.startswith(rest) for word in _WORDS)
+
+
+def _too_long(line: int) -> FormatError:
+    return FormatError(
+        f"one JSON value of more than {MAX_VALUE >> 20} million characters",
+        where=f"line {line}",
+        hint="write one request or conversation a line (JSON lines)",
+    )
 
 
 def _cut_off(what: str) -> FormatError:

@@ -139,3 +139,68 @@ def test_any_values_in_any_layout_come_back(
 
 def _has_surrogate(value: object) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in json.dumps(value, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 10])
+def test_a_long_object_comes_once_for_each_entry(monkeypatch: pytest.MonkeyPatch, chunk: int):
+    monkeypatch.setattr(_json_stream, "_CHUNK", chunk)
+    monkeypatch.setattr(_json_stream, "_SPLIT_FROM", 200)
+    entries = [{"id": n, "text": "x" * 50, "data": [1, 2]} for n in range(20)]
+    whole = {"info": {"a": [1]}, "samples": entries, "end": {"b": 2}}
+    data = json.dumps(whole, indent=1).encode() + b'\n{"next": 1}'
+    found = read(data)
+    assert [item.value for item in found] == [
+        *[{"info": {"a": [1]}, "samples": [entry]} for entry in entries],
+        {"next": 1},
+    ]
+    lines = data.decode().splitlines()
+    assert [lines[item.line - 1].strip() for item in found[:-1]] == ["{"] * 20
+    assert [item.where.partition(" (")[0] for item in found[:-1]] == [f"samples {n}" for n in range(1, 21)]
+    assert found[-1].line == len(lines)
+
+
+def test_a_long_object_without_entries_comes_whole(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_json_stream, "_CHUNK", 16)
+    monkeypatch.setattr(_json_stream, "_SPLIT_FROM", 50)
+    rows: list[dict[str, object]] = [
+        {"messages": [{"content": "x" * 100}] * 3, "samples": {"a": "b" * 100}},
+        {"samples": [], "data": [], "y": "x" * 100},
+        {"data": ["x" * 100, 7], "runs": [1]},
+    ]
+    expected = [rows[0], {"y": "x" * 100}, {"data": ["x" * 100]}, {"data": [7]}, {"runs": [1]}]
+    assert values("".join(map(json.dumps, rows)).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "where", "what"),
+    [
+        ('{"a": 1}', "at the end of the file", "cut off in a list that begins on line 1"),
+        ('{"a": 1}]', "at the end of the file", "cut off in the value that begins on line 1"),
+        ('{"a": 1}], "b"', "line 1", "not valid JSON"),
+        ('{"a": 1}], "b": ', "at the end of the file", "cut off in the value that begins on line 1"),
+        ('{"a": 1}] "b": 1}', "line 1", "expected ',' or '}', found '\"'"),
+        ('{"a": 1}], 7: 1}', "line 1", "not valid JSON"),
+        ('{"a": 1} 7]}', "line 1", "expected ',' or ']' in a list, found '7'"),
+    ],
+)
+def test_what_is_wrong_in_a_long_object(monkeypatch: pytest.MonkeyPatch, end: str, where: str, what: str):
+    monkeypatch.setattr(_json_stream, "_CHUNK", 16)
+    monkeypatch.setattr(_json_stream, "_SPLIT_FROM", 50)
+    error = failure(('{"samples": [{"text": "' + "x" * 200 + '"}, ' + end).encode())
+    assert where in error.where
+    assert what in error.what
+
+
+def test_memory_for_a_long_object_is_that_of_its_biggest_entry(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_json_stream, "_CHUNK", 1 << 10)
+    monkeypatch.setattr(_json_stream, "_SPLIT_FROM", 1 << 12)
+    monkeypatch.setattr(_json_stream, "MAX_VALUE", 1 << 13)
+    entry = json.dumps({"text": "x" * 3000})
+    many = '{"samples": [' + ", ".join([entry] * 100) + "]}"
+    assert len(read(many.encode())) == 100
+    for bad in (
+        '{"samples": [' + json.dumps("x" * (1 << 15)) + "]}",
+        '{"a": ' + json.dumps("x" * (1 << 15)) + "}",
+    ):
+        assert "one JSON value of more than" in failure(bad.encode()).what
+    assert "one JSON value" in failure(json.dumps({f"k{n}": "x" * 3000 for n in range(10)}).encode()).what
