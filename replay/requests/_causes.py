@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -318,7 +318,7 @@ def _repeated(keys: Sequence[int], before: dict[str, Any] | None, reader: Reader
     while start < min(len(keys), len(previous)) and keys[start] == previous[start]:
         start += 1
     outputs = (before["output_parts"] if before else None) or None
-    spoken: set[Any] | None = None
+    spoken: set[str] | None = None
     if outputs is not None:
         spoken = {name for key in outputs for ids, name in reader.calls(key) for name in ids[:1]}
     facts = {key: _round_facts(key, reader) for key in set(keys)}
@@ -337,31 +337,32 @@ def repeated_whole(
     facts: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
     keys: Sequence[int],
     start: int,
-    spoken: set[Any] | None,
+    spoken: Collection[str] | None,
 ) -> list[int]:
     """Places from `start` on whose message stood in the history before.
 
-    A model may say the same again, with the same id: a turn that calls one of the ids in `spoken` (None: any)
-    and the first result of each of its calls are new, not repeated. A user may, too: one message that is no
-    result counts only beside another repeated one.
+    `facts` are the ids that each message calls and answers. A model may say the same again, with the same
+    id: a turn that calls one of the ids in `spoken` is new once, with the first result of each of its calls.
+    Where `spoken` is None (what the model answered was not recorded), so is a turn behind a new message. A
+    user may say the same again, too: one message that is no result counts only beside another repeated one.
     """
     first_at: dict[int, int] = {}
     for at, key in enumerate(keys):
         first_at.setdefault(key, at)
+    said = None if spoken is None else set(spoken)
     fresh: Counter[str] = Counter()
-    repeated: list[int] = []
+    repeated: set[int] = set()
     for at in range(start, len(keys)):
         calls, results = facts[at]
-        if calls and (spoken is None or not spoken.isdisjoint(calls)):
+        if calls and (at - 1 not in repeated if said is None else not said.isdisjoint(calls)):
             fresh.update(calls)
-            continue
-        if results and all(fresh[name] for name in results):
+            if said is not None:
+                said.difference_update(calls)
+        elif results and all(fresh[name] > 0 for name in results):
             fresh.subtract(results)
-            continue
-        if first_at[keys[at]] < at:
-            repeated.append(at)
-    whole = set(repeated)
-    return [at for at in repeated if facts[at][1] or at - 1 in whole or at + 1 in whole]
+        elif first_at[keys[at]] < at:
+            repeated.add(at)
+    return [at for at in sorted(repeated) if facts[at][1] or at - 1 in repeated or at + 1 in repeated]
 
 
 def _tokens(

@@ -54,6 +54,8 @@ class History:
     chars: int
     without_ids: int  # calls and results whose id was not recorded
     silent: int | None  # place of the first message of which only the role was recorded
+    item_ids: int = 0  # calls under the id of their item, of which some may be in `without_ids`
+    under_item_ids: int = 0  # … that are
 
 
 class Reader:
@@ -100,7 +102,7 @@ class Reader:
 
     def _read_into(self, history: History, keys: Sequence[int]) -> None:
         form, native = history.format, history.native
-        messages, item_ids = history.messages, 0
+        messages = history.messages
         leading = form in _APART and not messages
         for index, key in enumerate(keys, history.recorded):
             entry = self._entries.get(key)
@@ -122,12 +124,14 @@ class Reader:
                 unit.index = index
             messages += unit.messages
             history.without_ids += unit.without_ids
-            item_ids += unit.item_ids
+            history.item_ids += unit.item_ids
             if unit.silent and history.silent is None:
                 history.silent = index
         history.recorded += len(keys)
-        if item_ids:
-            history.without_ids += _under_item_ids(messages)
+        if history.item_ids:
+            history.without_ids -= history.under_item_ids
+            history.under_item_ids = _under_item_ids(messages)
+            history.without_ids += history.under_item_ids
 
     def calls(self, key: int) -> list[tuple[tuple[str, ...], str | None]]:
         """Ids and name of each call in one message."""

@@ -32,7 +32,7 @@ _UNPAIRED = frozenset(
 )
 # Classes whose refusal names calls by their ids, and that cannot be judged where the recording left ids out.
 _ABOUT_IDS = _DUPLICATES | _UNPAIRED | {ErrorClass.ID_FORMAT}
-# Texts of the Responses API (rows of the catalogue), where a turn may be recorded with one message for each item.
+# Texts of the Responses API (rows of the catalogue): there a turn may be recorded item by item.
 _OF_ITEMS = frozenset({"O6", "O7", "O8", "O9", "O10", "O11", "O12", "O13"})
 # Classes in which a refusal, beside a history that shows the fault, proves that the provider has the rule.
 # Not the order of roles and the form of ids: there a history breaks many providers' rules at once.

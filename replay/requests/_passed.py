@@ -101,14 +101,14 @@ def _check_new(
             "messages": pa.array([key[1] for key in new], pa.int64()),
         }
     )
-    con.register("wanted_histories", table)
     cursor = con.cursor()  # contents are asked for while the histories are still being read
+    cursor.register("wanted_histories", table)
     done = 0
     chain = Chain(kept.passed_reader)
     try:
-        found = con.execute(sql_text("request_histories"))
+        found = cursor.execute(sql_text("request_histories"))
         while batch := found.fetchmany(_BATCH):
-            kept.passed_reader.load(cursor, {key for _, keys in batch for key in keys})
+            kept.passed_reader.load(con, {key for _, keys in batch for key in keys})
             for number, keys in batch:
                 kept.histories[(number, len(keys))] = chain.facts(keys)
             done += len(batch)
@@ -118,7 +118,6 @@ def _check_new(
                 break
     finally:
         cursor.close()
-        con.unregister("wanted_histories")
 
 
 class Chain:

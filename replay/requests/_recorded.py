@@ -65,7 +65,7 @@ def shape_of(message: Any) -> Shape:
     """The shape of one decoded message."""
     if not isinstance(message, dict):
         return "foreign"
-    kind, role = message.get("type"), message.get("role")
+    kind, role = _word(message.get("type")), message.get("role")
     if kind in _ITEMS and role is None:
         return "openai-responses"
     if not isinstance(role, str) or "lc" in message:
@@ -95,6 +95,11 @@ def shape_of(message: Any) -> Shape:
     if content is not None and not isinstance(content, str):
         return "foreign"
     return "openai-chat" if with_calls or role in ("tool", "function") else "text"
+
+
+def _word(value: Any) -> str:
+    """A type as it is compared with those we know; '' for none and for what is no text."""
+    return value if isinstance(value, str) else ""
 
 
 def _plain_calls(message: dict[str, Any]) -> bool:
@@ -261,12 +266,8 @@ def _read(message: dict[str, Any], into: Parts, depth: int) -> None:
         return _read(named, into, depth + 1)
     if isinstance(message.get("data"), dict) and isinstance(message.get("type"), str):
         return _read({"type": message["type"], **message["data"]}, into, depth + 1)
-    kind = message.get("type")
-    role = message.get("role")
-    if isinstance(role, str):
-        into.role = role
-    elif isinstance(kind, str):
-        into.role = kind
+    kind, role = _word(message.get("type")), message.get("role")
+    into.role = role if isinstance(role, str) else kind
     if role is None and (kind in _PART_CALLS or kind in _PART_RESULTS):
         into.role = ""
         _read_part(message, into, False)
@@ -325,7 +326,7 @@ def _holds_results(message: dict[str, Any]) -> bool:
         parts = message.get(name)
         if isinstance(parts, list) and any(
             isinstance(part, dict)
-            and (part.get("type") in _PART_RESULTS or not _WRAPPED_RESULTS.keys().isdisjoint(part))
+            and (_word(part.get("type")) in _PART_RESULTS or not _WRAPPED_RESULTS.keys().isdisjoint(part))
             for part in parts[:_MAX_PARTS]
         ):
             return True
@@ -333,7 +334,7 @@ def _holds_results(message: dict[str, Any]) -> bool:
 
 
 def _read_part(part: dict[str, Any], into: Parts, has_calls: bool) -> None:
-    kind = part.get("type")
+    kind = _word(part.get("type"))
     if kind in _PART_CALLS:
         if not has_calls:
             arguments = _first(part, "arguments", "input", "args")
@@ -362,7 +363,7 @@ def _read_part(part: dict[str, Any], into: Parts, has_calls: bool) -> None:
     text = _first(part, "text", "content", "thinking", "reasoning")
     if kind in _REASONING or part.get("thought") is True or "reasoningContent" in part:
         into.reasoning.append(text if isinstance(text, str) else NOT_RECORDED)
-    elif isinstance(text, str) and kind in (None, "text", "input_text", "output_text", "refusal"):
+    elif isinstance(text, str) and kind in ("", "text", "input_text", "output_text", "refusal"):
         into.texts.append(text)
     elif kind in ("text", "input_text", "output_text"):
         pass  # its text was not recorded
