@@ -10,15 +10,30 @@ from ._attributes import as_int, as_text, first_int, first_text, load
 from ._calls import is_cut
 from ._errors import Failure, failure_of, http_status_in
 from ._messages import MessageReader, Messages
+from ._prices import Tokens, price_of
 from ._records import LogRecord
 from ._runs import Run
 from ._transcripts import is_transcript
 from ._tree import Node
 from .dialects import Keys, dialect_of
 
-__all__ = ["RequestDraft", "draft_requests"]
+__all__ = ["RequestDraft", "complete_request", "draft_requests"]
 
 _PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens")
+# Input tokens that came from a cache, or went into one, which have prices of their own.
+_CACHE_READ = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "gen_ai.usage.details.cache_read_tokens",
+    "llm.token_count.prompt_details.cache_read",
+    "ai.usage.cachedInputTokens",
+)
+_CACHE_WRITE = (
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "gen_ai.usage.details.cache_write_tokens",
+    "llm.token_count.prompt_details.cache_write",
+)
 _COMPLETION_TOKENS = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
 
 
@@ -88,7 +103,11 @@ def draft_requests(
             below[above.span.span_id] = below.get(above.span.span_id, 0) + count
             best[above.span.span_id] = best.get(above.span.span_id, False) or tells
     kept.reverse()
-    return _resolve(kept, drafts, below)
+    chosen = _resolve(kept, drafts, below)
+    for draft in chosen:
+        if draft.cost is None:
+            draft.cost = _priced(draft)
+    return chosen
 
 
 def _resolve(
@@ -131,6 +150,13 @@ def _fill(draft: RequestDraft, other: RequestDraft) -> None:
         for name in ("text", "error_type", "http_status"):
             if getattr(draft.failure, name) is None:
                 setattr(draft.failure, name, getattr(other.failure, name))
+
+
+def complete_request(draft: RequestDraft, event: RequestDraft) -> None:
+    """What a log event knows of a request beyond its span."""
+    if event.failed and not draft.failed and not draft.failure.explicit:
+        draft.failure = event.failure
+    _fill(draft, event)
 
 
 def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageReader) -> RequestDraft:
@@ -192,6 +218,23 @@ def _cost(attributes: Mapping[str, Any]) -> float | None:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
             return float(value)
     return None
+
+
+def _priced(draft: RequestDraft) -> float | None:
+    """What the request cost by its tokens; None where they, or the price, are not known."""
+    if draft.failed or draft.input_tokens is None or draft.output_tokens is None:
+        return None
+    attributes = draft.node.span.attributes
+    read = first_int(attributes, _CACHE_READ) or 0
+    written = first_int(attributes, _CACHE_WRITE) or 0
+    if read < 0 or written < 0:
+        return None
+    total = draft.input_tokens
+    if read + written > total:  # counted beside the input, as Anthropic's own figures do it
+        total += read + written
+    host = as_text(attributes.get("server.address"))
+    tokens = Tokens(total, draft.output_tokens, read, written)
+    return price_of(draft.provider, draft.model, tokens, draft.node.span.start_ns, host)
 
 
 def content_state(draft: RequestDraft) -> str:
