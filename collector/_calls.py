@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._attributes import as_text, first, first_text, load
+from ._attributes import as_text, dump, first, first_text, load
 from ._envelopes import Content, is_schema, open_arguments, open_result
 from ._errors import Failure, failure_of, is_vague
+from ._log_events import CUT
 from ._records import LogRecord, SpanRecord
 from ._runs import Run
 from ._transcripts import is_transcript, recorded_text
 from ._tree import Node
 from .dialects import Keys, dialect_of
+from .dialects.cli_agents import COMMAND, EXECUTION, OUTPUT_EVENT
 from .dialects.mcp import SESSION
 from .dialects.openinference import TOOL_PARAMETERS
 
@@ -57,6 +59,7 @@ class CallDraft:
     turn: int | None = None
     claimed: bool = False  # the answer that asked for it was found
     position: int = 0  # ordinal inside a span that is not the call's own
+    rough: bool = False  # the arguments are a summary, and better ones are welcome
 
 
 def tool_name(node: Node) -> str:
@@ -66,6 +69,8 @@ def tool_name(node: Node) -> str:
     if name is not None:
         return name
     name = span.name
+    if name == EXECUTION:
+        return ""  # said by its parent
     for prefix in _NAME_PREFIXES:
         if name.startswith(prefix):
             return name[len(prefix) :]
@@ -97,7 +102,7 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
     for member in members:
         attributes = member.span.attributes
         call_id = call_id or first_text(attributes, Keys.call_id)
-        cut = cut or member.span.dropped_attributes > 0
+        cut = cut or member.span.dropped_attributes > 0 or attributes.get(CUT) is True
         if arguments is None:
             content, key_cut = _arguments(member.span)
             arguments = content.text
@@ -110,6 +115,9 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
             call_id = call_id or content.call_id
             result_failed = content.failed
             named = content.tool_name
+    rough = arguments is None and COMMAND in span.attributes
+    if rough:
+        arguments = dump({"command": span.attributes[COMMAND]})
     name = outer.name
     if named is not None and name.endswith("Tool.task"):  # LlamaIndex: the span names only the class
         name = named
@@ -141,6 +149,7 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
         jsonrpc_code=failure.jsonrpc_code,
         http_status=failure.http_status,
         cut=cut,
+        rough=rough,
     )
 
 
@@ -169,6 +178,10 @@ def _result(span: SpanRecord) -> tuple[Content, bool]:
         return Content(recorded_text(span, "gen_ai.tool.call.result")), False
     hit = first(attributes, Keys.result)
     if hit is None:
+        for key in ("output", "content", "diff") if span.events else ():
+            content, cut = _from_event(span, OUTPUT_EVENT, key)
+            if content.text is not None:
+                return content, cut
         return _from_event(span, "gen_ai.choice", "message")
     key, value = hit
     if key == _ADK_RESPONSE and _is_adk_placeholder(value, attributes):

@@ -18,16 +18,20 @@ from ..guard import (
 from ._agent_messages import complete_refused
 from ._asked import calls_asked_for, calls_of_agents
 from ._calls import CallDraft, draft_call, mcp_session, tool_name
+from ._genai_events import spans_of_lone_events
 from ._history import complete_histories
 from ._join import Exchange, Unclaimed, join_run
+from ._log_events import spans_of_events
 from ._messages import MessageReader
 from ._parts import is_stub
 from ._records import Derived, LlmRequest, LogRecord, SpanRecord, ToolCall
 from ._requests import RequestDraft, content_state, draft_requests
 from ._runs import Runs, assign_scopes
+from ._sessions import Unit, attach, merge_sessions, session_trace, trace_of_log
 from ._transcripts import is_transcript
 from ._tree import Node, build_forest
 from .dialects import Kind
+from .dialects.cli_agents import session_of_log
 
 __all__ = ["derive_trace"]
 
@@ -45,41 +49,91 @@ def derive_trace(
     The result does not depend on the order of `spans`, and several versions of a span count
     as one. `mcp_sessions` are MCP session ids known to occur in other traces, too: a session
     that outlives one request is a run where nothing better is recorded. Never raises on
-    content; `seq` and `turn` count inside the trace. Spans of several traces are derived trace by trace.
+    content; `seq` and `turn` count inside the trace. Of several traces each is derived for itself, but the
+    log events of a command-line agent tell of calls in any trace of their session. Log records without a
+    trace id count in their session's, see `session_trace`.
     """
-    traces = {span.trace_id for span in spans}
-    if len(traces) <= 1:
-        derived = _derive(spans, logs, mcp_sessions)
-    else:
-        derived = Derived()
-        for own_spans, own_logs in _by_trace(spans, logs).values():
-            part = _derive(own_spans, own_logs, mcp_sessions)
-            derived.tool_calls += part.tool_calls
-            derived.llm_requests += part.llm_requests
+    units = _units(spans, logs, mcp_sessions)
+    merge_sessions(units)
+    derived = Derived()
+    for unit in units:
+        part = _finish(unit)
+        derived.tool_calls += part.tool_calls
+        derived.llm_requests += part.llm_requests
     derived.tool_calls.sort(key=lambda call: (call.start_ns, call.span_id, call.position))
     derived.llm_requests.sort(key=lambda request: (request.start_ns, request.span_id))
     return derived
 
 
-def _by_trace(
-    spans: Iterable[SpanRecord], logs: Iterable[LogRecord]
-) -> dict[str, tuple[list[SpanRecord], list[LogRecord]]]:
-    traces: dict[str, tuple[list[SpanRecord], list[LogRecord]]] = {}
+def _units(
+    spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions: Container[str]
+) -> list[Unit]:
+    """Drafts of the calls and requests of each trace; a session's logs without a trace are one, too."""
+    spans_of: dict[str, list[SpanRecord]] = {}
+    logs_of: dict[str, list[LogRecord]] = {}
+    events: dict[str, list[LogRecord]] = {}  # of command-line agents, by session
     for span in spans:
-        traces.setdefault(span.trace_id, ([], []))[0].append(span)
+        spans_of.setdefault(span.trace_id, []).append(span)
+    only = next(iter(spans_of)) if len(spans_of) == 1 else None
     for log in logs:
-        if log.trace_id in traces:
-            traces[log.trace_id][1].append(log)
-    return traces
+        trace_id = trace_of_log(log) or only
+        if trace_id is not None:
+            logs_of.setdefault(trace_id, []).append(log)
+        session = session_of_log(log)
+        if session is not None:
+            events.setdefault(session_trace(*session), []).append(log)
+    told_of: dict[str, list[SpanRecord]] = {}
+    for session, members in events.items():
+        for span in spans_of_events(session, members):
+            told_of.setdefault(span.trace_id, []).append(span)
+    return [
+        _draft(
+            trace_id,
+            spans_of.get(trace_id, []),
+            logs_of.get(trace_id, ()),
+            told_of.get(trace_id, ()),
+            mcp_sessions,
+        )
+        for trace_id in dict.fromkeys((*spans_of, *logs_of, *told_of))
+    ]
 
 
-def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions: Container[str]) -> Derived:
-    nodes = build_forest(spans)
-    assign_scopes(nodes, tool_name)
+def _draft(
+    trace_id: str,
+    spans: list[SpanRecord],
+    logs: Sequence[LogRecord],
+    told: Sequence[SpanRecord],
+    mcp_sessions: Container[str],
+) -> Unit:
     logs_of: dict[str, list[LogRecord]] = {}
     for log in logs:
         if log.span_id is not None:
             logs_of.setdefault(log.span_id, []).append(log)
+    if logs:
+        for span, members in spans_of_lone_events(trace_id, logs, {span.span_id for span in spans}):
+            spans = [*spans, span]
+            logs_of[span.span_id] = members
+    nodes = build_forest(spans)
+    assign_scopes(nodes, tool_name)
+    told_nodes = attach(told, nodes)
+    assign_scopes(told_nodes, tool_name)
+    runs = Runs([*nodes, *told_nodes], mcp_sessions)
+    reader = MessageReader()
+    unit = Unit(nodes, runs, reader)
+    unit.calls, requests = _drafts(nodes, runs, logs_of)
+    unit.requests = draft_requests(requests, logs_of, reader)
+    if told_nodes:
+        unit.told_calls, requests = _drafts(told_nodes, runs, {})
+        unit.told_requests = draft_requests(requests, {}, reader)
+    for draft in (*unit.requests, *unit.told_requests):
+        draft.run = runs.of(draft.node)
+    return unit
+
+
+def _drafts(
+    nodes: Sequence[Node], runs: Runs, logs_of: dict[str, list[LogRecord]]
+) -> tuple[list[CallDraft], list[Node]]:
+    """Drafts of the calls, and the spans of requests."""
     groups: dict[str, list[Node]] = {}
     requests: list[Node] = []
     for node in nodes:
@@ -88,23 +142,23 @@ def _derive(spans: Iterable[SpanRecord], logs: Iterable[LogRecord], mcp_sessions
             groups.setdefault(node.call.span.span_id, []).append(node)
         elif node.kind is Kind.LLM:
             requests.append(node)
-    runs = Runs(nodes, mcp_sessions)
-    call_drafts = [
+    calls = [
         draft_call(members, runs.of(members[0], mcp_session(members)), logs_of) for members in groups.values()
     ]
-    reader = MessageReader()
-    request_drafts = draft_requests(requests, logs_of, reader)
-    for draft in request_drafts:
-        draft.run = runs.of(draft.node)
-    complete_refused(request_drafts, call_drafts, reader)
-    turns, asked = _join(call_drafts, request_drafts)
-    call_drafts += asked
-    if not call_drafts and not any(draft.messages.output for draft in request_drafts):
-        call_drafts = calls_of_agents(nodes, runs, reader)
-    complete_histories(request_drafts)
+    return calls, requests
+
+
+def _finish(unit: Unit) -> Derived:
+    calls, requests = unit.calls, unit.requests
+    complete_refused(requests, calls, unit.reader)
+    turns, asked = _join(calls, requests)
+    calls += asked
+    if not calls and not any(draft.messages.output for draft in requests):
+        calls = calls_of_agents(unit.nodes, unit.runs, unit.reader)
+    complete_histories(requests)
     derived = Derived(
-        [_tool_call(draft) for draft in call_drafts],
-        [_llm_request(draft, turns.get(draft.node.span.span_id)) for draft in request_drafts],
+        [_tool_call(draft) for draft in calls],
+        [_llm_request(draft, turns.get(draft.node.span.span_id)) for draft in requests],
     )
     _number(derived.tool_calls)
     return derived

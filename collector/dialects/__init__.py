@@ -12,12 +12,11 @@ from typing import Any
 
 from .._records import SpanRecord
 from ._model import Dialect, Kind
+from .cli_agents import CLAUDE_CODE, CODEX, GEMINI_CLI
 from .frameworks import (
     AGENT_FRAMEWORK,
     ANTHROPIC_SDK,
     AUTOGEN,
-    CLAUDE_CODE,
-    GEMINI_CLI,
     GENKIT,
     GOOGLE_ADK,
     HAYSTACK,
@@ -57,6 +56,7 @@ DIALECTS: tuple[Dialect, ...] = (
     ANTHROPIC_SDK,
     LANGSMITH,
     GEMINI_CLI,
+    CODEX,
     STRANDS,
     AGENT_FRAMEWORK,
     SEMANTIC_KERNEL,

@@ -55,7 +55,8 @@ def test_kinds_of_spans(attrs: dict[str, Any], kind: Kind) -> None:
         ("agent run", Kind.AGENT),
         ("haystack.agent.step.tool", Kind.TOOL),
         ("claude_code.tool", Kind.TOOL),
-        ("claude_code.tool.execution", Kind.OTHER),
+        ("claude_code.tool.execution", Kind.TOOL),  # says how its parent's call ended
+        ("claude_code.tool.blocked_on_user", Kind.OTHER),
     ],
 )
 def test_kinds_by_span_name(name: str, kind: Kind) -> None:
