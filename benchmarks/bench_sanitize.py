@@ -2,8 +2,8 @@
 
     python benchmarks/bench_sanitize.py [--rounds 7]
 
-Per format: a history of 2,000 messages with 800 calls, once whole and once broken in every 20th turn
-(results lost, doubled, moved, ids used twice), and how the time grows up to 50,000 messages. CPU time of
+Per format: a history of 2,000 messages with 800 calls: whole, cut behind its last call, and broken in
+every 20th turn (results lost, doubled, moved), and how the time grows up to 50,000 messages. CPU time of
 the process, the best of some rounds. Baseline in the same run: json.dumps of the same history, which is
 the least that sending it costs. Exits with 1 if a target is missed.
 """
@@ -155,11 +155,13 @@ def main() -> int:
     heads = ("history", "messages", "calls", "ms", "json.dumps", "ratio", "growth")
     print(f"{'format':18}" + "".join(f"{head:>11}" for head in heads))
     for form in FORMATS:
-        for broken in (False, True):
+        for state in ("whole", "cut", "broken"):
             first = 0.0
             for count in (2_000, 10_000, 50_000):
-                messages = history(form, count, broken=broken)
-                assert sanitize_messages(messages, form).changed == broken
+                messages = history(form, count, broken=state == "broken")
+                if state == "cut":  # the usual fault: the last call was interrupted
+                    messages += MAKERS[form](0, [("call_cut", "x")])[:1]
+                assert sanitize_messages(messages, form).changed == (state != "whole")
                 calls = json.dumps(messages).replace("\\", "").count('{"q": ')
                 times = rounds if count < 50_000 else 3
                 took = cpu_ms(partial(sanitize_messages, messages, form), times)
@@ -175,7 +177,7 @@ def main() -> int:
                     f"{dumps:.2f}",
                     f"{took / dumps:.2f}",
                 )
-                cells = ("broken" if broken else "whole", *row, f"{growth:.2f}")
+                cells = (state, *row, f"{growth:.2f}")
                 print(f"{form:18}" + "".join(f"{cell:>11}" for cell in cells) + ("  MISSED" if late else ""))
     targets = f"{TARGET_MS:g} ms at 2,000 messages, growth of the time per message at most {TARGET_GROWTH:g}"
     print(f"targets ({targets}): {'missed' if missed else 'met'}")

@@ -119,9 +119,9 @@ class Pairs:
         key = (call.id or "").strip()
         if key:
             same = turn.by_wire.setdefault(key, [])
-            if any(_twins(one.call, call) for one in same):
-                slot.dropped = True
-            slot.renamed = bool(same) and not slot.dropped
+            if same:
+                slot.dropped = any(_twins(one.call, call) for one in same)
+                slot.renamed = not slot.dropped
             same.append(slot)
         turn.slots.append(slot)
         if slot.dropped:

@@ -244,30 +244,22 @@ class _Builder:
 
     def _filled_home(self, at: int, turn: Turn) -> Message:
         message, results = self.messages[at], self.results[turn]
-        here = {found.block: found for found in self.found_at.get(at, ())}
+        founds, stubs = self.found_at.get(at, ()), self.stubs.get(turn, [])
+        if not stubs and len(results) == len(founds) and at not in self.edits:
+            as_they_are = all(found.at == at and found.result is found.original for found in results)
+            # Behind other parts only where the format does not mind.
+            if as_they_are and (not self.form.mixes or results[-1].block == len(results) - 1):
+                return message
+        here = {found.block: found for found in founds}
         edits = self.edits.get(at, {})
         rest = ((number, block) for number, block in enumerate(message.blocks) if number not in here)
         others = [edited for number, block in rest if (edited := edits.get(number, block)) is not None]
-        stubs = self.stubs.get(turn, [])
-        in_place = (
-            not stubs
-            and len(results) == len(here)
-            and all(one.at == at and one.result is one.original for one in results)
-        )
-        if in_place and not self.form.mixes:
-            return message  # among other parts, in any order
         blocks = (*(found.result for found in results), *stubs, *others)
-        if len(blocks) == len(message.blocks) and all(map(_is, blocks, message.blocks)):
-            return message
         first_other = next((n for n in range(len(message.blocks)) if n not in here), len(message.blocks))
         for found in results:
             if found.at != at or (found.block > first_other and self.form.mixes):
                 self.moved(found)
         return replace(message, blocks=blocks, changed=True)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _is_reasoning(message: Message) -> bool:

@@ -57,20 +57,33 @@ def sanitize_messages(
         from ._provider_names import known_provider_rules
 
         rules = known_provider_rules(provider, format=form.name)
-    if rules is None and is_whole(map(form.read, given, count()), form, _stripped(pending_call_ids)):
-        return SanitizeResult(given, (), form.name, tuple(range(len(given))))
+    whole = SanitizeResult(given, (), form.name, tuple(range(len(given))))
+    parsed: list[Message] = []
+    if rules is None:
+        seen = map(form.read, given, count())
+        if is_whole(seen if len(given) >= _LONG else _kept(seen, parsed), form, _stripped(pending_call_ids)):
+            return whole
     with _long(len(given)):
-        return _repaired(given, form, rules, pending_call_ids, previous_response_id)
+        return _repaired(given, parsed, form, rules, pending_call_ids, previous_response_id) or whole
+
+
+def _kept(messages: Iterable[Message], kept: list[Message]) -> Iterator[Message]:
+    """The same messages, which are needed once more if the history is not whole."""
+    for message in messages:
+        kept.append(message)
+        yield message
 
 
 def _repaired(
     given: list[Any],
+    parsed: list[Message],
     form: Format,
     rules: ProviderRules | None,
     pending_call_ids: Collection[str],
     previous_response_id: str | None,
-) -> SanitizeResult:
-    parsed = list(map(form.read, given, count()))
+) -> SanitizeResult | None:
+    """The history repaired; None if there is nothing to repair. `parsed`: the first messages of it, read."""
+    parsed += map(form.read, given[len(parsed) :], count(len(parsed)))
     if rules is None:  # then it is known not to be whole
         log = Log()
         done = _paired(parsed, form, _stripped(pending_call_ids), previous_response_id, log)
@@ -78,8 +91,8 @@ def _repaired(
     else:
         done, repairs = sanitize_parsed(parsed, form, rules, pending_call_ids, previous_response_id)
     if not repairs:
-        return SanitizeResult(given, (), form.name, tuple(range(len(given))))
-    origins = tuple(message.index for message in done)
+        return None
+    origins = tuple([message.index for message in done])
     return SanitizeResult(list(map(form.write, done)), tuple(repairs), form.name, origins)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "is_stub_result",
     "plain",
     "rename_id",
+    "role_of",
     "text_of",
 ]
 
@@ -111,13 +112,23 @@ def text_of(raw: Any) -> str:
 
 def parts_of(content: Any) -> Sequence[Any]:
     """The blocks of a content that is a list; a single dict counts as a list of one."""
-    if isinstance(content, (list, tuple)):
+    if type(content) is list or isinstance(content, (list, tuple)):
         return content
     return () if content is None or isinstance(content, (str, bytes, int, float)) else (content,)
 
 
 def text_other(text: Any, raw: Any) -> Other:
-    return Other("text", not (type(text) is str and text.strip()), raw, text if type(text) is str else None)
+    if type(text) is str:
+        return Other("text", not text or text.isspace(), raw, text)
+    return Other("text", True, raw)
+
+
+def role_of(raw: Any) -> str:
+    """The role as it stands; "" where there is none."""
+    role = get(raw, "role")
+    if type(role) is str:
+        return role
+    return "" if role is None else str(getattr(role, "value", role))
 
 
 def merge(raw: Any, changes: dict[str, Any]) -> Any:

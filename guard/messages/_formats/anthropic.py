@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .._model import Block, Call, Message, Other, Result
@@ -15,6 +16,7 @@ from ._base import (
     one_id,
     parts_of,
     plain,
+    role_of,
     text_other,
     wire_text,
 )
@@ -29,16 +31,12 @@ class Anthropic(Format):
     name_limit = 128
 
     def read(self, raw: Any, index: int | None) -> Message:
-        is_dict = type(raw) is dict
-        role = raw.get("role") if is_dict else get(raw, "role")
-        if type(role) is not str:
-            role = "" if role is None else str(getattr(role, "value", role))
-        content = raw.get("content") if is_dict else get(raw, "content")
+        role, content = role_of(raw), get(raw, "content")
         if type(content) is str:
-            blocks: tuple[Block, ...] = (Other("text", not content.strip(), content, content),)
-            return Message(role, blocks, raw, index, role)
-        blocks = tuple(map(_block, parts_of(content)))
-        return Message(role, blocks, raw, index, role)
+            return Message(role, (text_other(content, content),), raw, index, role)
+        if type(content) is list and len(content) == 1:
+            return Message(role, (_block(content[0]),), raw, index, role)
+        return Message(role, tuple([_block(part) for part in parts_of(content)]), raw, index, role)
 
     def stub(self, call: Call) -> Result:
         return Result(one_id(call.id), call.name, STUB_TEXT, True, True, None, call.id)
@@ -59,16 +57,15 @@ class Anthropic(Format):
 
 
 def _block(raw: Any) -> Block:
-    is_dict = type(raw) is dict
-    kind = raw.get("type") if is_dict else get(raw, "type")
+    member = raw.get if type(raw) is dict else partial(get, raw)
+    kind = member("type")
     if kind == "text":
-        return text_other(raw.get("text") if is_dict else get(raw, "text"), raw)
+        return text_other(member("text"), raw)
     if kind == "tool_use":
-        text = raw.get("id") if is_dict else get(raw, "id")
-        return Call(one_id(text), wire_text(get(raw, "name")), get(raw, "input"), raw, wire_text(text))
+        text = member("id")
+        return Call(one_id(text), wire_text(member("name")), member("input"), raw, wire_text(text))
     if kind == "tool_result":
-        text = raw.get("tool_use_id") if is_dict else get(raw, "tool_use_id")
-        content, failed = get(raw, "content"), get(raw, "is_error")
+        text, content, failed = member("tool_use_id"), member("content"), member("is_error")
         return Result(one_id(text), None, content, failed, is_stub_content(content), raw, wire_text(text))
     if type(raw) is str:
         return text_other(raw, raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .._model import Block, Call, Message, Other, Result
@@ -15,6 +16,7 @@ from ._base import (
     one_id,
     parts_of,
     plain,
+    role_of,
     text_other,
     wire_text,
 )
@@ -30,16 +32,15 @@ class BedrockConverse(Format):
     wire_roles = frozenset({"user", "assistant", "system"})
 
     def read(self, raw: Any, index: int | None) -> Message:
-        role = get(raw, "role")
-        if type(role) is not str:
-            role = "" if role is None else str(getattr(role, "value", role))
-        content = get(raw, "content")
+        role, content = role_of(raw), get(raw, "content")
         if type(content) is str:
             return Message(role, (text_other(content, content),), raw, index, role)
         # A tool that the provider runs has its call and its result in one assistant message.
-        return Message(
-            role, tuple(_block(part, role == "assistant") for part in parts_of(content)), raw, index, role
-        )
+        of_assistant = role == "assistant"
+        if type(content) is list and len(content) == 1:
+            return Message(role, (_block(content[0], of_assistant),), raw, index, role)
+        blocks = tuple([_block(part, of_assistant) for part in parts_of(content)])
+        return Message(role, blocks, raw, index, role)
 
     def stub(self, call: Call) -> Result:
         return Result(one_id(call.id), call.name, [{"text": STUB_TEXT}], True, True, None, call.id)
@@ -59,16 +60,16 @@ def _block(raw: Any, of_assistant: bool) -> Block:
         return text_other(text, raw)
     inner = get(raw, "toolUse")
     if inner is not None:
-        text = get(inner, "toolUseId")
-        server = get(inner, "type") == "server_tool_use"
-        return Call(
-            one_id(text), wire_text(get(inner, "name")), get(inner, "input"), raw, wire_text(text), server
-        )
+        member = inner.get if type(inner) is dict else partial(get, inner)
+        text, server = member("toolUseId"), member("type") == "server_tool_use"
+        name, arguments = wire_text(member("name")), member("input")
+        return Call(one_id(text), name, arguments, raw, wire_text(text), server)
     inner = get(raw, "toolResult")
     if inner is not None:
-        text, content, status = get(inner, "toolUseId"), get(inner, "content"), get(inner, "status")
+        member = inner.get if type(inner) is dict else partial(get, inner)
+        text, content, status = member("toolUseId"), member("content"), member("status")
         failed = None if status is None else status == "error"
-        server = of_assistant and get(inner, "type") is not None
+        server = of_assistant and member("type") is not None
         return Result(
             one_id(text), None, content, failed, is_stub_content(content), raw, wire_text(text), server
         )

@@ -7,6 +7,7 @@ Both spellings are read, the API's camelCase and the SDK's snake_case.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .._model import Block, Call, Message, Other, Result
@@ -19,6 +20,7 @@ from ._base import (
     one_id,
     parts_of,
     plain,
+    role_of,
     text_other,
     wire_text,
 )
@@ -42,13 +44,13 @@ class Gemini(Format):
     def read(self, raw: Any, index: int | None) -> Message:
         if type(raw) is str:  # the SDK takes plain text for a user's turn
             return Message("user", (text_other(raw, raw),), raw, index)
-        role = get(raw, "role")
-        if type(role) is not str:
-            role = "" if role is None else str(getattr(role, "value", role))
-        parts = get(raw, "parts")
+        role, parts = role_of(raw), get(raw, "parts")
         if parts is None and not role:  # a part on its own
             parts = raw
-        blocks = tuple(_part(part) for part in ((parts,) if type(parts) is str else parts_of(parts)))
+        if type(parts) is list and len(parts) == 1:
+            blocks: tuple[Block, ...] = (_part(parts[0]),)
+        else:
+            blocks = tuple([_part(part) for part in ((parts,) if type(parts) is str else parts_of(parts))])
         return Message(_ROLES.get(role, role), blocks, raw, index, role)
 
     def stub(self, call: Call) -> Result:
@@ -71,20 +73,22 @@ class Gemini(Format):
 
 
 def _part(raw: Any) -> Block:
+    if type(raw) is dict and len(raw) == 1 and type(text := raw.get("text")) is str:  # the usual one first
+        return text_other(text, raw)
     inner, kind = get(raw, "functionCall"), ""
     if inner is None:
         inner, kind = get(raw, "function_call"), SNAKE
     if inner is not None:
-        text = get(inner, "id")
-        name = wire_text(get(inner, "name"))
-        return Call(one_id(text), name, get(inner, "args"), raw, wire_text(text), False, kind)
+        member = inner.get if type(inner) is dict else partial(get, inner)
+        text, name, arguments = member("id"), wire_text(member("name")), member("args")
+        return Call(one_id(text), name, arguments, raw, wire_text(text), False, kind)
     inner, kind = get(raw, "functionResponse"), ""
     if inner is None:
         inner, kind = get(raw, "function_response"), SNAKE
     if inner is not None:
-        text, content = get(inner, "id"), get(inner, "response")
+        member = inner.get if type(inner) is dict else partial(get, inner)
+        text, content, name = member("id"), member("response"), wire_text(member("name"))
         synthetic = is_stub_result(get(content, "error"))
-        name = wire_text(get(inner, "name"))
         return Result(one_id(text), name, content, None, synthetic, raw, wire_text(text), False, kind)
     if type(raw) is str:
         return text_other(raw, raw)
