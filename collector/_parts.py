@@ -113,6 +113,7 @@ def _read_message(message: dict[str, Any], facts: MessageFacts) -> None:
             if isinstance(call, dict):
                 _add_openai_call(call, facts)
     kind = message.get("type")
+    kind = kind if isinstance(kind, str) else None
     if kind in _PART_TYPES and "role" not in message:  # an item of the OpenAI Responses API
         _read_part(message, facts)
     elif message.get("role") in ("tool", "function") or kind == "tool":
@@ -134,7 +135,7 @@ def _read_message(message: dict[str, Any], facts: MessageFacts) -> None:
 
 def _holds_results(content: Any) -> bool:
     return isinstance(content, list) and any(
-        isinstance(part, dict) and (part.get("type") in _RESULT_TYPES or not _WRAPPERS.isdisjoint(part))
+        isinstance(part, dict) and (str(part.get("type")) in _RESULT_TYPES or not _WRAPPERS.isdisjoint(part))
         for part in content[:_MAX_PARTS]
     )
 
@@ -164,6 +165,7 @@ def _add_openai_call(call: dict[str, Any], facts: MessageFacts) -> None:
 
 def _read_part(part: dict[str, Any], facts: MessageFacts) -> None:
     kind = part.get("type")
+    kind = kind if isinstance(kind, str) else None
     if kind in _CALL_TYPES:
         arguments = next((part[key] for key in ("arguments", "input", "args") if key in part), None)
         call_id = _one_of(part, "call_id", "toolCallId", "id")

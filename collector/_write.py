@@ -156,7 +156,7 @@ _DERIVED: dict[_Derived, dict[str, pa.DataType]] = {
     "tool_call_rows": CALL_COLUMNS,
     "llm_request_rows": REQUEST_COLUMNS,
 }
-_SPANNING = ("conversation", "mcp_session")  # run sources of runs that span traces
+_SPANNING = ("conversation", "mcp_session", "transcript")  # run sources of runs that can span traces
 
 
 def _write_traces(con: DuckDBPyConnection, changes: Changes) -> None:

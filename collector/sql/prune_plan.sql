@@ -18,9 +18,9 @@ GROUP BY trace_id;
 
 -- A run over several traces stays whole, or its calls would be numbered anew.
 CREATE OR REPLACE TEMP TABLE shared_runs AS
-SELECT DISTINCT run_id, trace_id FROM tool_call_rows WHERE run_source IN ('conversation', 'mcp_session')
+SELECT DISTINCT run_id, trace_id FROM tool_call_rows WHERE run_source IN ('conversation', 'mcp_session', 'transcript')
 UNION
-SELECT DISTINCT run_id, trace_id FROM llm_request_rows WHERE run_source IN ('conversation', 'mcp_session');
+SELECT DISTINCT run_id, trace_id FROM llm_request_rows WHERE run_source IN ('conversation', 'mcp_session', 'transcript');
 
 CREATE OR REPLACE TEMP TABLE lasting AS
 WITH RECURSIVE staying(trace_id) AS (

@@ -9,7 +9,7 @@ FROM (
            ) AS turn
     FROM llm_request_rows
     WHERE trace_turn IS NOT NULL
-      AND run_source IN ('conversation', 'mcp_session') AND run_id IN (SELECT run_id FROM wanted_runs)
+      AND run_source IN ('conversation', 'mcp_session', 'transcript') AND run_id IN (SELECT run_id FROM wanted_runs)
 ) AS numbered
 WHERE llm_request_rows.rowid = numbered.id AND llm_request_rows.turn IS DISTINCT FROM numbered.turn;
 
@@ -29,10 +29,10 @@ FROM (
         SELECT run_id, trace_id, trace_turn, min(turn) AS turn
         FROM llm_request_rows
         WHERE trace_turn IS NOT NULL
-          AND run_source IN ('conversation', 'mcp_session') AND run_id IN (SELECT run_id FROM wanted_runs)
+          AND run_source IN ('conversation', 'mcp_session', 'transcript') AND run_id IN (SELECT run_id FROM wanted_runs)
         GROUP BY ALL
     ) r ON r.run_id = c.run_id AND r.trace_id = c.trace_id AND r.trace_turn = c.trace_turn
-    WHERE c.run_source IN ('conversation', 'mcp_session') AND c.run_id IN (SELECT run_id FROM wanted_runs)
+    WHERE c.run_source IN ('conversation', 'mcp_session', 'transcript') AND c.run_id IN (SELECT run_id FROM wanted_runs)
 ) AS numbered
 WHERE tool_call_rows.rowid = numbered.id
   AND (tool_call_rows.seq IS DISTINCT FROM numbered.seq OR tool_call_rows.turn IS DISTINCT FROM numbered.turn);

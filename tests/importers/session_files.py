@@ -66,7 +66,7 @@ def write(path: Path, entries: Iterable[Any]) -> Path:
     return path
 
 
-def read(name: str, entries: Sequence[Any] | bytes, *, lines: bool = True) -> Read:
+def read(name: str, entries: Sequence[Any] | Entry | bytes, *, lines: bool = True) -> Read:
     """A file of the format, as JSON lines or (`lines=False`) as one JSON value."""
     format = session_format(name)
     assert format is not None
@@ -74,7 +74,7 @@ def read(name: str, entries: Sequence[Any] | bytes, *, lines: bool = True) -> Re
     if isinstance(entries, bytes):
         data = entries
     else:
-        data = as_lines(entries) if lines else json.dumps(entries).encode()
+        data = as_lines(entries) if lines and not isinstance(entries, dict) else json.dumps(entries).encode()
     stream = io.BytesIO(data)
     found = (
         format.of_lines(stream.read, skipped)
@@ -99,7 +99,7 @@ def read(name: str, entries: Sequence[Any] | bytes, *, lines: bool = True) -> Re
         requests += derived.llm_requests
     calls.sort(key=lambda call: (call.run_id, call.seq is None, call.seq or call.start_ns))
     requests.sort(key=lambda request: (request.start_ns, request.end_ns or 0))
-    return Read(list(latest.values()), calls, requests, [tuple(skip) for skip in skipped])
+    return Read(list(latest.values()), calls, requests, [(skip.where, skip.why) for skip in skipped])
 
 
 def clock(second: int) -> str:
@@ -125,7 +125,7 @@ class Claude:
         self._count = 0
         self._second = 0
 
-    def add(self, kind: str, body: Entry, *, parent: str | None | type = str, **more: Any) -> str:
+    def add(self, kind: str, body: Entry, *, parent: str | type | None = str, **more: Any) -> str:
         self._count += 1
         self._second += 1
         uuid = f"{self.session}-{self._count}"

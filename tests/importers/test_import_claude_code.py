@@ -1,4 +1,4 @@
-"""Claude Code's session files: answers over several lines, results, branches, resumed and compacted sessions."""
+"""Claude Code's files: answers over several lines, results, branches, resumed and compacted sessions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from session_files import Claude, read, write
 
 from loopscope.collector import Store, import_paths
+from loopscope.collector.importers.sessions import _run
 
 
 def small() -> Claude:
@@ -80,7 +81,8 @@ def test_lines_of_one_answer_are_one_request():
         ["user: go", "assistant: (reasoning) Two at once. ->a ->b", "tool: <-a", "tool: <-b"],
     ]
     assert [request.content_state for request in found.requests] == ["full", "full"]
-    assert first.start_ns < first.end_ns <= second.start_ns  # pyright: ignore[reportOptionalOperand]
+    assert first.end_ns is not None
+    assert first.start_ns < first.end_ns <= second.start_ns
 
 
 def test_results_of_parallel_calls_hang_on_their_own_lines():
@@ -138,8 +140,8 @@ def test_a_compaction_begins_the_history_anew():
 
 def test_refused_requests_are_requests():
     text = (
-        'API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"messages.2: `tool_use`'
-        ' ids were found without `tool_result` blocks immediately after: a"}}'
+        'API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"messages.2:'
+        ' `tool_use` ids were found without `tool_result` blocks immediately after: a"}}'
     )
     log = Claude()
     log.user("go")
@@ -149,7 +151,7 @@ def test_refused_requests_are_requests():
             "subtype": "api_error",
             "error": {
                 "status": 529,
-                "error": {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+                "error": {"error": {"type": "overloaded_error", "message": "Overloaded"}},
             },
             "retryAttempt": 1,
         },
@@ -287,9 +289,38 @@ def test_ten_thousand_entries_in_one_chain():
     assert len(log.entries) == 10_000
     found = read("claude-code", log.entries)
     assert len(found.calls) == 3_333
-    assert found.calls[-1].seq == 3_333
-    assert len(found.requests[100].input_messages or ()) == 201
-    assert len(found.roots()) == 1
+    assert len({call.run_id for call in found.calls}) == 1
+    assert [len(found.requests[number].input_messages or ()) for number in (100, 499, 500)] == [
+        201,
+        999,
+        1_001,
+    ]
+    assert {request.content_state for request in found.requests[:501]} == {"full"}
+
+
+def test_a_very_long_session_is_several_traces_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_run, "_TRACE_TURNS", 10)
+    log = Claude()
+    log.user("go")
+    for number in range(34):
+        log.asks(f"msg_{number}", f"c{number}", "Bash", {"command": "make"})
+        log.result(f"c{number}", "ok")
+    found = read("claude-code", log.entries)
+    assert len({call.trace_id for call in found.calls}) == len(found.roots()) == 4
+    assert {request.content_state for request in found.requests} == {"full"}
+    assert [len(history) for history in found.histories()] == [1 + 2 * number for number in range(34)]
+    path = write(tmp_path / "s.jsonl", log.entries)
+    db = tmp_path / "t.duckdb"
+    (file,) = import_paths(db, [path]).files
+    assert (file.runs, file.calls, file.requests) == (1, 34, 34)
+    with Store(db).lease() as con:
+        rows = con.execute("SELECT call_id, seq, turn FROM tool_calls ORDER BY seq").fetchall()
+    assert rows == [(f"c{number}", number + 1, number + 1) for number in range(34)]
+    # A session that went on since: its first traces stay what they were.
+    log.says("msg_z", "done")
+    write(path, log.entries)
+    assert import_paths(db, [path]).totals.requests == 35
+    assert import_paths(db, [path]).files[0].already_there
 
 
 def test_what_stream_json_prints_is_read_too():

@@ -1,4 +1,4 @@
-"""Transcripts of the Messages and Responses APIs: whole conversations, and logs that send them again and again."""
+"""Transcripts of the Messages and Responses APIs: conversations, and logs that send them again and again."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Session:
             {"type": "session", "id": "pi-1", "timestamp": clock(0), "cwd": "/home/a", **head}
         ]
 
-    def add(self, kind: str, *, parent: str | None | type = str, **body: Any) -> str:
+    def add(self, kind: str, *, parent: str | type | None = str, **body: Any) -> str:
         number = len(self.entries)
         entry: Entry = {"type": kind, "timestamp": clock(number), **body}
         own = f"e{number}"

@@ -33,6 +33,12 @@ def text_of(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def kind_of(value: dict[str, Any], key: str = "type") -> str:
+    """What an object says that it is; '' where it says nothing."""
+    kind = value.get(key)
+    return kind if isinstance(kind, str) else ""
+
+
 def count(value: Any) -> int | None:
     """A number of tokens."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
@@ -64,9 +70,7 @@ def items_text(content: Any) -> str | None:
         texts = [
             item["text"]
             for item in content
-            if isinstance(item, dict)
-            and item.get("type") in _TEXT_TYPES
-            and isinstance(item.get("text"), str)
+            if isinstance(item, dict) and kind_of(item) in _TEXT_TYPES and isinstance(item.get("text"), str)
         ]
         if len(texts) == len(content):
             return "".join(texts)
@@ -81,7 +85,7 @@ def anthropic_parts(content: Any) -> list[Part]:
     for block in content if isinstance(content, list) else ():
         if not isinstance(block, dict):
             continue
-        kind = block.get("type")
+        kind = kind_of(block)
         if kind == "text":
             if isinstance(block.get("text"), str):
                 parts.append(text_part(block["text"]))
@@ -114,7 +118,7 @@ def responses_parts(content: Any) -> list[Part]:
     parts: list[Part] = []
     for item in content if isinstance(content, list) else ():
         if isinstance(item, dict):
-            if item.get("type") in _TEXT_TYPES and isinstance(item.get("text"), str):
+            if kind_of(item) in _TEXT_TYPES and isinstance(item.get("text"), str):
                 parts.append(text_part(item["text"]))
             else:
                 parts.append(_bulky(item))
@@ -132,7 +136,7 @@ def reasoning_parts(item: dict[str, Any]) -> list[Part]:
 
 def _bulky(block: dict[str, Any]) -> Part:
     """Pictures and files without their bytes; anything else as it is."""
-    out = dict(block)
+    out = {**block, "type": kind_of(block) or "unknown"}
     source = out.get("source")
     if isinstance(source, dict) and isinstance(source.get("data"), str):
         out["source"] = {**source, "data": f"({len(source['data'])} characters)"}

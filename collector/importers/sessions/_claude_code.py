@@ -13,7 +13,17 @@ from typing import Any
 
 from .._clock import parse_time
 from .._report import SkipList
-from ._blocks import anthropic_parts, arguments_text, count, inner, items_text, result_part, text_of, total
+from ._blocks import (
+    anthropic_parts,
+    arguments_text,
+    count,
+    inner,
+    items_text,
+    kind_of,
+    result_part,
+    text_of,
+    total,
+)
 from ._history import Contents, Node, Nodes
 from ._lines import Entry
 from ._run import Call, SessionRun, Sink, Turn, Usage, digest
@@ -25,8 +35,8 @@ _CONVERSATION = ("user", "assistant", "system", "attachment", "progress")
 # Entries beside the conversation, as of 2.1.
 _OTHERS = frozenset(
     {
-        "ai-title", "agent-name", "agent-color", "custom-title", "file-history-snapshot", "last-prompt", "mode",
-        "permission-mode", "pr-link", "queue-operation", "result", "summary", "tag", "worktree-state",
+        "ai-title", "agent-name", "agent-color", "custom-title", "file-history-snapshot", "last-prompt",
+        "mode", "permission-mode", "pr-link", "queue-operation", "result", "summary", "tag", "worktree-state",
     }
 )  # fmt: skip
 _OWN_KEYS = ("sessionId", "session_id", "uuid", "leafUuid", "parentUuid", "messageId")
@@ -43,7 +53,7 @@ _REMEMBERED = 100_000
 
 def matches(entry: dict[str, Any]) -> bool:
     """Whether a line is of this format."""
-    kind = entry.get("type")
+    kind = kind_of(entry)
     if not any(isinstance(entry.get(key), str) for key in _OWN_KEYS):
         return False
     if kind in ("user", "assistant"):
@@ -74,18 +84,18 @@ class ClaudeCode:
         if not isinstance(entry, dict):
             self._skipped.add(line.where, "not an object")
             return
-        if not matches(entry) and entry.get("type") not in _CONVERSATION:
-            if not isinstance(entry.get("type"), str):
+        if not matches(entry) and kind_of(entry) not in _CONVERSATION:
+            if not kind_of(entry):
                 self._skipped.add(line.where, "not an entry of Claude Code")
             return
         self.known += 1
-        if entry.get("type") not in _CONVERSATION or self._repeated(entry):
+        if kind_of(entry) not in _CONVERSATION or self._repeated(entry):
             return
         node = self._parent(entry)
         if node is None:
             return
         self._facts(node.run, entry)
-        kind = entry["type"]
+        kind = kind_of(entry)
         if kind == "assistant":
             node = self._assistant(entry, node, line)
         elif kind == "user":
@@ -110,7 +120,7 @@ class ClaudeCode:
         if key is None:
             if entry.get("timestamp") is None:
                 return False
-            key = digest(entry.get("type"), entry["timestamp"], entry.get("message"))
+            key = digest(kind_of(entry), entry["timestamp"], entry.get("message"))
         if key in self._seen:
             return True
         self._seen[key] = None
@@ -138,10 +148,7 @@ class ClaudeCode:
         session = text_of(entry.get("sessionId")) or text_of(entry.get("session_id")) or ""
         first = text_of(entry.get("uuid")) or digest(entry.get("timestamp"), entry.get("message"))
         agent = text_of(entry.get("agentId")) or text_of(entry.get("parent_tool_use_id"))
-        if aside:
-            key = f"{session}\n{agent or first}"
-        else:
-            key = session
+        key = f"{session}\n{agent or first}" if aside else session
         run = self._runs.get(key)
         if run is None:
             if entry["type"] not in ("user", "assistant", "system"):
@@ -164,7 +171,7 @@ class ClaudeCode:
 
     def _agent_name(self, entry: dict[str, Any]) -> str:
         content = inner(entry, "message").get("content")
-        prompt = items_text(content) if entry.get("type") == "user" else None
+        prompt = items_text(content) if kind_of(entry) == "user" else None
         return self._agents.get(prompt or "", "subagent")
 
     def _facts(self, run: SessionRun, entry: dict[str, Any]) -> None:
@@ -210,7 +217,7 @@ class ClaudeCode:
         """Whether a known message id stands for another answer: some proxies give all the same id."""
         if request_id or message_id.startswith("msg_"):
             return False
-        asked = [block.get("id") for block in _blocks(message) if block.get("type") == "tool_use"]
+        asked = [block.get("id") for block in _blocks(message) if kind_of(block) == "tool_use"]
         if any(call_id in turn.calls for call_id in asked):
             return False  # the line is repeated
         return bool(turn.results) or turn.closed
@@ -225,7 +232,7 @@ class ClaudeCode:
             turn.usage = Usage(total(fresh, read, written), count(usage.get("output_tokens")), read, written)
         run.go_on(turn, anthropic_parts(message.get("content")), at)
         for block in _blocks(message):
-            if block.get("type") != "tool_use":
+            if kind_of(block) != "tool_use":
                 continue
             call_id, name, arguments = (
                 text_of(block.get("id")),
@@ -249,7 +256,7 @@ class ClaudeCode:
     def _user(self, entry: dict[str, Any], node: Node, line: Entry) -> Node:
         run, message = node.run, inner(entry, "message")
         for block in _blocks(message):
-            if block.get("type") == "tool_result":
+            if kind_of(block) == "tool_result":
                 node = self._result(entry, block, node, line)
         parts = anthropic_parts(message.get("content"))
         return run.say(node, "user", parts) if parts else node
@@ -292,14 +299,15 @@ class ClaudeCode:
             )
             key = text_of(entry.get("uuid")) or digest(entry.get("timestamp"), error)
             at = parse_time(entry.get("timestamp"))
-            kind = text_of(inner(inner(error, "error"), "error").get("type"))
+            body = inner(error, "error")
+            kind = text_of(inner(body, "error").get("type")) or text_of(kind_of(body))
             node.run.fail(key, node, at, text or "", status=_http(error.get("status")), kind=kind)
         return node
 
     def _attachment(self, entry: dict[str, Any], node: Node) -> Node:
         """What the user typed while the model was at work is sent along with the next results."""
         attachment = inner(entry, "attachment")
-        if attachment.get("type") != "queued_command":
+        if kind_of(attachment) != "queued_command":
             return node
         parts = anthropic_parts(attachment.get("prompt"))
         return node.run.say(node, "user", parts) if parts else node

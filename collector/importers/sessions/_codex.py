@@ -19,6 +19,7 @@ from ._blocks import (
     count,
     inner,
     items_text,
+    kind_of,
     reasoning_parts,
     responses_parts,
     result_part,
@@ -61,8 +62,8 @@ _ROLLBACKS = 1_000
 
 def matches(entry: dict[str, Any]) -> bool:
     """Whether a line is of this format."""
-    if isinstance(entry.get("payload"), dict) and isinstance(entry.get("type"), str):
-        return entry["type"] in _TYPES
+    if isinstance(entry.get("payload"), dict):
+        return kind_of(entry) in _TYPES
     return _is_old_head(entry) or "record_type" in entry
 
 
@@ -96,11 +97,11 @@ class Codex:
         if not isinstance(entry, dict):
             self._skipped.add(line.where, "not an object")
             return
-        kind, payload = entry.get("type"), entry.get("payload")
+        kind, payload = kind_of(entry), entry.get("payload")
         if not isinstance(payload, dict):
             if _is_old_head(entry):
                 kind, payload = "session_meta", entry
-            elif isinstance(kind, str) and self._metas:
+            elif kind and self._metas:
                 kind, payload = "response_item", entry
             else:
                 if "record_type" not in entry:
@@ -162,7 +163,7 @@ class Codex:
     # -- what was said --------------------------------------------------------------------------------
 
     def _item(self, item: dict[str, Any], at: int | None, line: Entry, stamp: Any) -> None:
-        kind = item.get("type")
+        kind = kind_of(item)
         identity = digest(stamp, item)
         if stamp is not None:
             if identity in self._seen:
@@ -247,13 +248,13 @@ class Codex:
             if not isinstance(item, dict):
                 continue
             role = item.get("role")
-            if item.get("type") == "message" and isinstance(role, str):
+            if kind_of(item) == "message" and isinstance(role, str):
                 role = "system" if role == "developer" else role
                 node = run.say(node, role, responses_parts(item.get("content")))
-            elif item.get("type") in _OUTPUTS:
+            elif kind_of(item) in _OUTPUTS:
                 part = result_part(text_of(item.get("call_id")), _output_text(item.get("output")))
                 node = run.say(node, "tool", [part])
-            elif item.get("type") in _CALLS:
+            elif kind_of(item) in _CALLS:
                 part = call_part(item.get("call_id"), item.get("name"), item.get(_CALLS[item["type"]]))
                 node = run.say(node, "assistant", [part])
         if not history and (summary := text_of(payload.get("message"))):
@@ -261,7 +262,7 @@ class Codex:
         self._node = node
 
     def _event(self, event: dict[str, Any], at: int | None) -> None:
-        kind = event.get("type")
+        kind = kind_of(event)
         run, turn = self._run, self._turn or self._last_turn
         if kind == "token_count":
             self._usage(event, turn)

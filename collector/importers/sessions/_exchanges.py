@@ -16,7 +16,7 @@ from .._report import FormatError, SkipList
 from ._blocks import inner, text_of
 from ._history import Contents, Node
 from ._lines import Entry
-from ._run import Call, SessionRun, Sink, Turn, Usage, digest
+from ._run import SessionRun, Sink, Turn, Usage, digest
 
 __all__ = ["Asked", "Exchange", "Exchanges", "Notation"]
 
@@ -105,6 +105,8 @@ class _Place:
     chain: str
     turn: Turn | None = None  # still open: the next item may belong to it
     at_end: bool = False
+    again: bool = False  # what follows may be known, from a history that was not rewritten
+    told: tuple[str | None, int | None] | None = None  # the response that said the last of it
 
 
 class Exchanges:
@@ -169,6 +171,7 @@ class Exchanges:
             if exchange.paired and self._notation.is_answer(item):
                 self._remember(self._places, place.chain, place)
         self._close(place)
+        place.again = False
         if exchange.paired:
             self._answer(exchange, place, line)
         place.at_end = True
@@ -194,7 +197,7 @@ class Exchanges:
                 for asked in self._notation.calls(item):
                     run = self._ids.get(_identity(asked)) if asked.call_id else None
                     if run is not None:
-                        return _Place(run.start(), digest("again", chains[-1])), 0
+                        return _Place(run.start(), digest("again", chains[-1]), again=True), 0
         return None, 0
 
     def _key(self, exchange: Exchange, chains: list[str]) -> str:
@@ -242,12 +245,17 @@ class Exchanges:
         place.chain = digest(place.chain, notation.normal(item))
         if notation.is_answer(item):
             asked = notation.calls(item)
-            if place.turn is None and asked and all(self._ids.get(_identity(one)) is run for one in asked):
+            if (
+                place.again
+                and place.turn is None
+                and asked
+                and all(self._ids.get(_identity(one)) is run for one in asked)
+            ):
                 place.node = run.say(place.node, "assistant", notation.parts(item))  # sent once more
                 return
             if place.turn is None:
                 place.turn, place.node = run.begin(place.chain, place.node, at)
-            self._say(place.turn, run, place.chain, item, where, at)
+            self._say(place.turn, run, item, where, at)
             if not notation.grouped():
                 self._close(place)
             return
@@ -264,21 +272,17 @@ class Exchanges:
         if parts := notation.parts(item):
             place.node = run.say(place.node, notation.role(item), parts)
 
-    def _say(
-        self, turn: Turn, run: SessionRun, key: str, item: dict[str, Any], where: str, at: int | None
-    ) -> list[Call]:
+    def _say(self, turn: Turn, run: SessionRun, item: dict[str, Any], where: str, at: int | None) -> None:
         run.go_on(turn, self._notation.parts(item), at)
-        made: list[Call] = []
         for asked in self._notation.calls(item):
             if asked.name is None:
                 self._skipped.add(where, "the call has no tool name")
                 continue
-            made.append(run.call(turn, f"{key} {turn.asked}", asked.call_id, asked.name, asked.arguments))
+            run.call(turn, f"{turn.span_id.hex()} {turn.asked}", asked.call_id, asked.name, asked.arguments)
             if asked.call_id is not None:
                 self._ids[_identity(asked)] = run
                 if len(self._ids) > _REMEMBERED:
                     self._ids.popitem(last=False)
-        return made
 
     def _answer(self, exchange: Exchange, place: _Place, line: Entry) -> None:
         run = place.node.run
@@ -297,12 +301,21 @@ class Exchanges:
                 kind=exchange.error_type,
             )
             return
+        told = (exchange.response_id, exchange.ended)
+        chain = place.chain
+        for item in exchange.answer:
+            chain = digest(chain, self._notation.normal(item))
+        known = self._places.get(chain)
+        if known is not None and known.node.run is run and known.told in (None, told):
+            place.node, place.chain = known.node, chain  # a line that was read, or later histories hold
+            return
+        place.told = told
         turn, node = run.begin(key, place.node, exchange.ended)
         run.describe(turn)
         turn.usage = exchange.usage
         for item in exchange.answer:
             place.chain = digest(place.chain, self._notation.normal(item))
-            self._say(turn, run, place.chain, item, f"{line.where}, response", exchange.ended)
+            self._say(turn, run, item, f"{line.where}, response", exchange.ended)
         run.close(turn)
         place.node = node
 
@@ -313,7 +326,7 @@ class Exchanges:
 
 
 def _copy(place: _Place) -> _Place:
-    return _Place(place.node, place.chain, None, place.at_end)
+    return _Place(place.node, place.chain, at_end=place.at_end, told=place.told)
 
 
 def _identity(asked: Asked) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """Gemini CLI: `~/.gemini/tmp/<project>/chats/session-*.jsonl`, older `.json`, and saved chats.
 
-A log of records: a head, messages, `$set` (which can hold all messages anew) and `$rewindTo`. A message can be
-written again under its id while its calls run; the last version counts. A message of the model holds its calls
-with their results. Older files are one object with all of it; a chat that was saved by hand is a list of
-`Content` objects without ids and times.
+A log of records: a head, messages, `$set` (which can hold all messages anew) and `$rewindTo`. A message can
+be written again under its id while its calls run; the last version counts. A message of the model holds its
+calls with their results. Older files are one object with all of it; a chat that was saved by hand is a list
+of `Content` objects without ids and times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from .._clock import parse_time
 from .._report import SkipList
-from ._blocks import arguments_text, call_part, count, inner, result_part, text_of, text_part, total
+from ._blocks import arguments_text, call_part, count, inner, kind_of, result_part, text_of, text_part, total
 from ._history import Contents, Node, Nodes
 from ._lines import Entry
 from ._run import SessionRun, Sink, Usage, digest, dumps
@@ -35,7 +35,7 @@ def matches(entry: dict[str, Any]) -> bool:
     if "$set" in entry or "$rewindTo" in entry:
         return True
     return (
-        entry.get("type") in _TYPES
+        kind_of(entry) in _TYPES
         and isinstance(entry.get("id"), str)
         and "content" in entry
         and "timestamp" in entry
@@ -91,7 +91,7 @@ class Gemini:
         elif isinstance(record.get("$rewindTo"), str):
             self.known += 1
             self._rewind(record["$rewindTo"])
-        elif record.get("type") in _TYPES and isinstance(record.get("id"), str):
+        elif kind_of(record) in _TYPES and isinstance(record.get("id"), str):
             self.known += 1
             self._message(record, line.where)
         elif isinstance(record.get("sessionId"), str):
@@ -127,7 +127,7 @@ class Gemini:
         """All messages anew. Those that are known were said once; a compression leaves some of them out."""
         found: list[tuple[dict[str, Any], str]] = []
         for number, message in enumerate(messages, 1):
-            if isinstance(message, dict) and message.get("type") in _TYPES and text_of(message.get("id")):
+            if isinstance(message, dict) and kind_of(message) in _TYPES and text_of(message.get("id")):
                 found.append((message, f"{where}, message {number}"))
                 if message["id"] in self._pending:
                     self._pending[message["id"]] = found[-1]

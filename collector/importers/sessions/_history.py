@@ -93,15 +93,43 @@ def before(node: Node) -> Before:
     return found
 
 
+def everything(node: Node, limit: int) -> Before:
+    """All that was said up to this point, if that is known and of no more than `limit` characters."""
+    chain: list[Text] = []
+    size = 0
+    turn: Turn | None = None
+    here: Node | None = node
+    while here is not None:
+        found = [here.said] if here.said is not None else []
+        if here.turn is not None and here.turn is not turn:
+            turn = here.turn
+            on_chain = {id(said) for said in chain}
+            found += [said for said in reversed(turn.results) if id(said) not in on_chain]
+            found.append(turn.said)
+        for said in found:
+            chain.append(said)
+            size += len(said.text or "")
+            if said.text is None or size > limit:
+                return Before(None, whole=False)
+        if here.lost:
+            return Before(None, whole=False)
+        here = here.before
+    whole = Before(None)
+    _take(whole, chain[::-1])
+    return whole
+
+
 def since(node: Node, first: Node) -> tuple[list[Text], bool]:
     """All that was said from `first` on, up to `node`, turns of the model too; whether that is all of it."""
     chain: list[Text] = []
+    turn: Turn | None = None
     here: Node | None = node
     while here is not None:
         if here.said is not None:
             chain.append(here.said)
-        if here.turn is not None:
-            chain.append(here.turn.said)
+        if here.turn is not None and here.turn is not turn:
+            turn = here.turn
+            chain.append(turn.said)
         if here is first:
             chain.reverse()
             return chain, True

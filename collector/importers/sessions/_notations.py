@@ -13,6 +13,7 @@ from ._blocks import (
     count,
     inner,
     items_text,
+    kind_of,
     reasoning_parts,
     responses_parts,
     result_part,
@@ -64,7 +65,7 @@ def _error(response: Any) -> tuple[str, str | None] | None:
         return found, None
     if not isinstance(found, dict):
         return None
-    return json.dumps(response, ensure_ascii=False), text_of(found.get("type")) or text_of(found.get("code"))
+    return json.dumps(response, ensure_ascii=False), text_of(kind_of(found)) or text_of(found.get("code"))
 
 
 # -- Anthropic ------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def tells_anthropic(message: Any) -> bool:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or tells_other(message):
         return False
-    return any(isinstance(block, dict) and block.get("type") in _BLOCKS for block in content)
+    return any(isinstance(block, dict) and kind_of(block) in _BLOCKS for block in content)
 
 
 def tells_other(message: Any) -> bool:
@@ -97,7 +98,7 @@ def tells_other(message: Any) -> bool:
 def _is_response(value: Any) -> bool:
     return (
         isinstance(value, dict)
-        and value.get("type") == "message"
+        and kind_of(value) == "message"
         and value.get("role") == "assistant"
         and isinstance(value.get("content"), list)
         and ("stop_reason" in value or "usage" in value)
@@ -116,7 +117,7 @@ class _Anthropic:
             return False
         request, response = _pair(value)
         if isinstance(request, dict) and _messages(request.get("messages")) is not None:
-            failed = isinstance(response, dict) and response.get("type") == "error"
+            failed = isinstance(response, dict) and kind_of(response) == "error"
             return _is_response(response) or failed or self.matches(request)
         if _is_response(value) or tells_anthropic(value):
             return True
@@ -181,7 +182,7 @@ class _Anthropic:
         kept = []
         content = item.get("content")
         for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-            if isinstance(block, dict) and block.get("type") not in ("thinking", "redacted_thinking"):
+            if isinstance(block, dict) and kind_of(block) not in ("thinking", "redacted_thinking"):
                 keys = ("type", "text", "id", "name", "input", "tool_use_id", "content", "is_error")
                 kept.append({key: block[key] for key in keys if block.get(key) is not None})
         return [item.get("role"), kept]
@@ -197,7 +198,7 @@ class _Anthropic:
         return [
             Asked(text_of(block.get("id")), text_of(block.get("name")), arguments_text(block.get("input")))
             for block in (content if isinstance(content, list) else ())
-            if isinstance(block, dict) and block.get("type") == "tool_use"
+            if isinstance(block, dict) and kind_of(block) == "tool_use"
         ]
 
     def results(self, item: dict[str, Any]) -> list[tuple[str | None, str | None, bool | None]]:
@@ -209,7 +210,7 @@ class _Anthropic:
                 block.get("is_error") is True,
             )
             for block in (content if isinstance(content, list) else ())
-            if isinstance(block, dict) and block.get("type") == "tool_result"
+            if isinstance(block, dict) and kind_of(block) == "tool_result"
         ]
 
     def result_part(self, call_id: str | None, text: str | None) -> dict[str, Any]:
@@ -223,14 +224,14 @@ def tells_responses(item: Any) -> bool:
     """Whether a value can only be an item of the Responses API."""
     if not isinstance(item, dict):
         return False
-    kind = item.get("type")
+    kind = kind_of(item)
     if kind in _CALLS or kind in _OUTPUTS:
         return "call_id" in item
     if kind == "reasoning":
         return "summary" in item or "encrypted_content" in item
     content = item.get("content")
     return isinstance(content, list) and any(
-        isinstance(part, dict) and part.get("type") in _TEXTS for part in content
+        isinstance(part, dict) and kind_of(part) in _TEXTS for part in content
     )
 
 
@@ -278,7 +279,7 @@ class _Responses:
         return (
             tells_responses(value)
             or ("role" in value and "content" in value)
-            or value.get("type") in _MODEL_ITEMS
+            or kind_of(value) in _MODEL_ITEMS
         )
 
     def read(self, value: Any) -> Exchange | None:
@@ -322,13 +323,13 @@ class _Responses:
         return exchange
 
     def is_answer(self, item: dict[str, Any]) -> bool:
-        return item.get("role") == "assistant" or item.get("type") in _MODEL_ITEMS
+        return item.get("role") == "assistant" or kind_of(item) in _MODEL_ITEMS
 
     def grouped(self) -> bool:
         return True
 
     def normal(self, item: dict[str, Any]) -> Any:
-        kind = item.get("type") or "message"
+        kind = kind_of(item) or "message"
         if kind == "reasoning":
             return [kind]
         keys = ("role", "call_id", "name", "arguments", "input", "action", "output")
@@ -336,7 +337,7 @@ class _Responses:
         return [kind, kept, as_text(responses_parts(item.get("content")))]
 
     def parts(self, item: dict[str, Any]) -> list[dict[str, Any]]:
-        kind = item.get("type")
+        kind = kind_of(item)
         if kind in _CALLS:
             call_id = item.get("call_id") or item.get("id")
             return [call_part(call_id, _tool_name(item), item.get(_CALLS[kind]))]
@@ -353,14 +354,14 @@ class _Responses:
         return "system" if role in ("system", "developer") else str(role or "user")
 
     def calls(self, item: dict[str, Any]) -> list[Asked]:
-        kind = item.get("type")
+        kind = kind_of(item)
         if kind not in _CALLS:
             return []
         call_id = text_of(item.get("call_id")) or text_of(item.get("id"))
         return [Asked(call_id, _tool_name(item), arguments_text(item.get(_CALLS[kind])))]
 
     def results(self, item: dict[str, Any]) -> list[tuple[str | None, str | None, bool | None]]:
-        if item.get("type") not in _OUTPUTS:
+        if kind_of(item) not in _OUTPUTS:
             return []
         failed = True if item.get("status") == "failed" else None  # the format itself has no flag
         return [
@@ -372,7 +373,7 @@ class _Responses:
 
 
 def _tool_name(item: dict[str, Any]) -> str | None:
-    own = "local_shell" if item.get("type") == "local_shell_call" else None
+    own = "local_shell" if kind_of(item) == "local_shell_call" else None
     return text_of(item.get("name")) or own
 
 

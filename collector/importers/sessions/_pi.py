@@ -18,6 +18,7 @@ from ._blocks import (
     count,
     inner,
     items_text,
+    kind_of,
     result_part,
     text_of,
     text_part,
@@ -43,11 +44,11 @@ _REMEMBERED = 100_000
 
 def matches(entry: dict[str, Any]) -> bool:
     """Whether a line is of this format."""
-    kind = entry.get("type")
+    kind = kind_of(entry)
     if kind == "session":
         return isinstance(entry.get("id"), str) and ("cwd" in entry or "timestamp" in entry)
     if kind == "message":
-        return inner(entry, "message").get("role") in _ROLES and "timestamp" in entry
+        return kind_of(inner(entry, "message"), "role") in _ROLES and "timestamp" in entry
     return False
 
 
@@ -71,9 +72,9 @@ class Pi:
         if not isinstance(entry, dict):
             self._skipped.add(line.where, "not an object")
             return
-        kind = entry.get("type")
+        kind = kind_of(entry)
         if kind != "session" and kind not in _ENTRIES:
-            if not isinstance(kind, str):
+            if not kind:
                 self._skipped.add(line.where, "not an entry of pi")
             return
         self.known += 1
@@ -140,7 +141,7 @@ class Pi:
         return self._tip or run.start()
 
     def _model_change(self, entry: dict[str, Any]) -> None:
-        if entry.get("type") == "model_change":
+        if kind_of(entry) == "model_change":
             target = self._head if self._run is None else None
             if target is not None:
                 self._head = {**target, "provider": entry.get("provider"), "modelId": entry.get("modelId")}
@@ -186,7 +187,7 @@ class Pi:
         turn.usage = _usage(inner(message, "usage"))
         content = message.get("content")
         for block in content if isinstance(content, list) else ():
-            if not isinstance(block, dict) or block.get("type") != "toolCall":
+            if not isinstance(block, dict) or kind_of(block) != "toolCall":
                 continue
             call_id, name = text_of(block.get("id")), text_of(block.get("name"))
             if name is None:

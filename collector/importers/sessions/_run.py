@@ -1,9 +1,9 @@
 """One run of an agent, written as OTLP spans while its session file is read.
 
-A run is one trace: a root span (`invoke_agent`), a `chat` span for each request to the model, an
-`execute_tool` span for each call. Ids follow from what the file says, so that the same entries give the same
-spans wherever they lie. Spans go out as soon as nothing can be added to them: memory does not grow with the
-file.
+A run is a trace (a very long one is several): a root span (`invoke_agent`), a `chat` span for each request to
+the model, an `execute_tool` span for each call. Ids follow from what the file says, so that the same entries
+give the same spans wherever they lie. Spans go out as soon as nothing can be added to them: memory does not
+grow with the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from .._clock import SYNTHETIC_BASE_NS, Clock
 from .._otlp import Part
 from .._report import printable
 from .._transcript import set_attribute
-from ._history import Contents, Node, Text, before
+from ._history import Before, Contents, Node, Text, before, everything
 
 __all__ = ["Call", "SessionRun", "Sink", "Turn", "Usage", "digest"]
 
 _PART_BYTES = 256 << 10
+# A session of more than this is written as several traces of one run: a trace is derived in one go.
+_TRACE_TURNS = 500
+_TRACE_BYTES = 16 << 20
+_WHOLE_HISTORY = 4 << 20  # characters; there is no larger context
 _OPEN_TURNS = 4  # lines of one answer may come between those of the next
 _OPEN_CALLS = 10_000
 _LONGEST_FACT = 1000
@@ -87,6 +91,7 @@ class Turn:
 
     span: Span  # empty once it is written
     span_id: bytes
+    trace_id: bytes
     said: Text  # the answer as a message; filled when the turn is closed
     parts: list[dict[str, Any]] = field(default_factory=list)
     usage: Usage | None = None
@@ -115,10 +120,10 @@ class SessionRun:
         name: tuple[str, ...] = (),
         contents: Contents | None = None,
     ) -> None:
-        self.trace_id = hashlib.blake2b(
-            f"{dialect}\n{key}".encode("utf-8", "replace"), digest_size=16
-        ).digest()
+        self._key = key
+        self._volume = 0
         self.dialect = dialect
+        self.trace_id = self._first_id = self._volume_id()
         self.session_id = session_id
         self.agent = agent or dialect
         self.provider: str | None = None
@@ -133,7 +138,9 @@ class SessionRun:
         self._open: dict[str, list[Call]] = {}
         self._open_order: OrderedDict[int, Call] = OrderedDict()
         self._answered: deque[Call] = deque()
-        self._any = False
+        self._used: set[bytes] = set()
+        self._begun = self._clock.start
+        self._trace_turns = self._trace_bytes = 0
         self._new_request()
 
     # -- what the file says ---------------------------------------------------------------------------
@@ -163,7 +170,7 @@ class SessionRun:
     def begin(self, key: str, node: Node, at: int | None) -> tuple[Turn, Node]:
         """A turn of the model that was asked at `node`; and the point after it."""
         span = self._request(key, node, at)
-        turn = Turn(span, span.span_id, Text(None))
+        turn = Turn(span, span.span_id, span.trace_id, Text(None))
         self._turns.append(turn)
         while len(self._turns) > _OPEN_TURNS:
             self._close(self._turns.popleft())
@@ -275,27 +282,53 @@ class SessionRun:
         self.settle()
         for call in list(self._open_order.values()):
             self._forget(call)
-        if self._any:
+        if self._trace_turns:
             self._add_root()
         self._flush()
 
     # -- how it is written ----------------------------------------------------------------------------
 
     def _request(self, key: str, node: Node, at: int | None) -> Span:
+        if self._trace_turns >= _TRACE_TURNS or self._trace_bytes >= _TRACE_BYTES:
+            self._next_trace()
         span = self._span("chat", key, "chat")
         span.kind = Span.SPAN_KIND_CLIENT
         span.start_time_unix_nano = self._clock.now
         span.end_time_unix_nano = self._clock.tick(at)
         set_attribute(span, "gen_ai.operation.name", "chat")
         set_attribute(span, "gen_ai.agent.name", self.agent)
-        had = before(node)
+        had = self._before(node)
         set_attribute(span, "gen_ai.input.messages", f"[{','.join(had.messages)}]")
         if not had.whole:
             set_attribute(span, HISTORY_AFTER, self._span_id("lost", key).hex())
         elif had.turn is not None:
             set_attribute(span, HISTORY_AFTER, had.turn.span_id.hex())
-        self._any = True
+        self._trace_turns += 1
         return span
+
+    def _before(self, node: Node) -> Before:
+        """What goes before a request: as a reference where that lies in the same trace, else whole."""
+        had = before(node)
+        if had.turn is not None and had.turn.trace_id != self.trace_id:
+            whole = everything(node, _WHOLE_HISTORY)
+            return whole if whole.whole else Before(None, had.messages, whole=False)
+        return had
+
+    def _next_trace(self) -> None:
+        while self._turns:
+            self._close(self._turns.popleft())
+        self.settle()
+        self._add_root()
+        self._flush()
+        self._volume += 1
+        self.trace_id = self._volume_id()
+        self._used.clear()
+        self._begun = self._clock.now
+        self._trace_turns = self._trace_bytes = 0
+
+    def _volume_id(self) -> bytes:
+        text = f"{self.dialect}\n{self._key}" + (f"\n{self._volume}" if self._volume else "")
+        return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
 
     def _describe(self, span: Span) -> None:
         if self.model:
@@ -358,11 +391,11 @@ class SessionRun:
         root = self._span("root", "", f"invoke_agent {self.agent}")
         root.parent_span_id = b""
         root.kind = Span.SPAN_KIND_INTERNAL
-        root.start_time_unix_nano = self._clock.start
+        root.start_time_unix_nano = self._begun
         root.end_time_unix_nano = self._clock.tick()
         set_attribute(root, "gen_ai.operation.name", "invoke_agent")
         set_attribute(root, "gen_ai.agent.name", self.agent)
-        names = [self.dialect, *(part[:80] for part in self._name), self.trace_id.hex()[:16]]
+        names = [self.dialect, *(part[:80] for part in self._name), self._first_id.hex()[:16]]
         set_attribute(root, "loopscope.run.id", printable("/".join(names)))
         if self.session_id is not None:
             set_attribute(root, "gen_ai.conversation.id", self.session_id[:200])
@@ -377,6 +410,11 @@ class SessionRun:
         span = Span()
         span.trace_id = self.trace_id
         span.span_id = self._span_id(kind, key)
+        again = 0
+        while span.span_id in self._used:  # the same was said before, at another point
+            again += 1
+            span.span_id = self._span_id(kind, f"{key}\n{again}")
+        self._used.add(span.span_id)
         span.parent_span_id = self._span_id("root", "")
         span.name = name[:300].encode("utf-8", "replace").decode()
         set_attribute(span, "loopscope.dialect", self.dialect)
@@ -389,6 +427,7 @@ class SessionRun:
     def _new_request(self) -> None:
         self._pending = ExportTraceServiceRequest()
         self._size = 0
+        self._traces: set[bytes] = set()
         outer = self._pending.resource_spans.add()
         set_attribute(outer.resource, "service.name", self.dialect)
         recorded = self._clock.start != SYNTHETIC_BASE_NS
@@ -398,7 +437,10 @@ class SessionRun:
 
     def _emit(self, span: Span) -> None:
         self._scope.spans.append(span)
-        self._size += span.ByteSize()
+        self._traces.add(span.trace_id)
+        size = span.ByteSize()
+        self._size += size
+        self._trace_bytes += size
         if self._size >= _PART_BYTES:
             self._flush()
 
@@ -406,5 +448,5 @@ class SessionRun:
         records = len(self._scope.spans)
         if records:
             data = self._pending.SerializeToString()
-            self._sink.put(Part("traces", data, {self.trace_id}, records))
+            self._sink.put(Part("traces", data, self._traces, records))
         self._new_request()
