@@ -30,13 +30,11 @@ _ROLES = {
 }  # fmt: skip
 _ITEMS = frozenset(
     {
-        "function_call", "function_call_output", "reasoning", "item_reference", "custom_tool_call",
-        "custom_tool_call_output", "computer_call", "computer_call_output", "local_shell_call",
-        "local_shell_call_output", "web_search_call", "file_search_call", "code_interpreter_call",
-        "image_generation_call", "mcp_call", "mcp_list_tools", "mcp_approval_request",
-        "mcp_approval_response", "compaction",
+        "reasoning", "item_reference", "compaction", "mcp_list_tools", "mcp_approval_request",
+        "mcp_approval_response",
     }
 )  # fmt: skip
+_ITEM_ENDS = ("_call", "_call_output", "_search_output")
 _ANTHROPIC = frozenset(
     {
         "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use",
@@ -66,7 +64,7 @@ def shape_of(message: Any) -> Shape:
     if not isinstance(message, dict):
         return "foreign"
     kind, role = _word(message.get("type")), message.get("role")
-    if kind in _ITEMS and role is None:
+    if role is None and (kind in _ITEMS or (kind.endswith(_ITEM_ENDS) and kind != "tool_call")):
         return "openai-responses"
     if not isinstance(role, str) or "lc" in message:
         return "foreign"
