@@ -13,7 +13,7 @@ from ._formats import Format
 from ._model import Call, Message, Other, Result
 from ._names import legal_name
 
-__all__ = ["is_empty_turn", "is_whole", "says_nothing"]
+__all__ = ["is_empty_turn", "is_whole", "says_nothing", "whole_until"]
 
 
 def says_nothing(message: Message) -> bool:
@@ -38,25 +38,31 @@ def is_empty_turn(messages: Sequence[Message], at: int, form: Format) -> bool:
 
 def is_whole(messages: Iterable[Message], form: Format, pending: Collection[str] = ()) -> bool:
     """Would the sanitizer (without a provider) leave this history as it is? `pending` ids are stripped."""
-    waiting = frozenset(pending)
-    walk = _Items(form, waiting) if form.placement == "anywhere" else _Turns(form, waiting)
-    roles, joined = form.wire_roles, form.placement == "anywhere"
+    return whole_until(messages, form, pending) is None
+
+
+def whole_until(messages: Iterable[Message], form: Format, pending: Collection[str] = ()) -> int | None:
+    """None for a whole history; else the position of a turn of calls before which all is whole, or 0.
+
+    Before that turn every call has its result (or is pending), and no message is empty.
+    """
+    joined = form.placement == "anywhere"
+    walk = _Items(form, frozenset(pending)) if joined else _Turns(form, frozenset(pending))
+    roles = form.wire_roles
     empty = False  # was the message before this one an empty turn?
     before = previous = ""  # roles of the two messages before
-    for message in messages:
+    for at, message in enumerate(messages):
         blocks, role = message.blocks, message.role
         if message.wire_role not in roles or message.empty_tool_calls:
-            return False
+            return walk.start
         if empty and not (joined and previous == "assistant" and "assistant" in (before, role)):
-            return False
+            return walk.start
         plain = len(blocks) == 1 and type(blocks[0]) is Other and not blocks[0].empty
         empty = not plain and says_nothing(message)
-        if empty and not blocks:
-            return False
-        if not walk.takes(message, plain):
-            return False
+        if (empty and not blocks) or not walk.takes(message, plain, at):
+            return walk.start
         before, previous = previous, role
-    return walk.ended()
+    return None if walk.ended() else walk.start
 
 
 class _Turns:
@@ -67,8 +73,9 @@ class _Turns:
         self.grouped = form.placement == "grouped"
         self.open: dict[str, Call] = {}  # the calls of the turn by all their spellings
         self.named: list[Call] = []  # or in their order, where they go by position
+        self.start = 0
 
-    def takes(self, message: Message, plain: bool) -> bool:
+    def takes(self, message: Message, plain: bool, at: int) -> bool:
         role = message.role
         if self.open or self.named:
             if self.grouped:
@@ -82,13 +89,15 @@ class _Turns:
         if plain:
             return role != "tool"
         if role == "assistant":
-            return self._turn(message)
+            return self._turn(message, at)
         if role == "tool" and not self.grouped:
             return False
         return all(isinstance(block, Other) or block.server for block in message.blocks)
 
-    def _turn(self, message: Message) -> bool:
+    def _turn(self, message: Message, at: int) -> bool:
         calls = self.open
+        if any(isinstance(block, Call) and not block.server for block in message.blocks):
+            self.start = at
         for block in message.blocks:
             if isinstance(block, Call):
                 if block.server:
@@ -145,8 +154,9 @@ class _Items:
         self.form, self.waiting = form, waiting
         self.open: dict[str, Call] = {}
         self.items: set[str] = set()
+        self.start = 0  # items may belong together over any distance
 
-    def takes(self, message: Message, plain: bool) -> bool:
+    def takes(self, message: Message, plain: bool, at: int) -> bool:
         item = self.form.item_id(message)
         if item is not None:
             if item in self.items:

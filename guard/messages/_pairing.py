@@ -19,7 +19,7 @@ from ._names import legal_name
 from ._repairs import Log
 from ._words import RepairKind
 
-__all__ = ["Found", "Pairs", "Slot", "Turn", "pair"]
+__all__ = ["Found", "Pairs", "Slot", "Turn", "pair", "pair_end"]
 
 
 class Turn:
@@ -73,8 +73,9 @@ class _Group:
 class Pairs:
     """A history taken apart into calls and results, and paired."""
 
-    def __init__(self, messages: list[Message], form: Format) -> None:
+    def __init__(self, messages: list[Message], form: Format, history: list[Message] | None = None) -> None:
         self.messages, self.form = messages, form
+        self._history = messages if history is None else history  # the whole, of which these are the end
         self.turns: list[Turn] = []
         self.founds: list[Found] = []
         self.lone: list[Found] = []  # results that no earlier call took
@@ -178,11 +179,14 @@ class Pairs:
         else:
             self.lone.append(found)
 
-    def match_rest(self) -> None:
-        """Pair what no earlier call of the same id took."""
+    def match_turns(self) -> None:
+        """Pair results without ids that stand right behind the turn they belong to."""
         for turn in self.turns:
             if turn.loose:
                 self._by_position(turn)
+
+    def match_rest(self) -> None:
+        """Pair what no earlier call of the same id took."""
         self._with_later_calls()
         self._only_one_left()
         if self.form.unique_items:
@@ -320,7 +324,7 @@ class Pairs:
         if self._taken is None:
             self._taken = {
                 one
-                for message in self.messages
+                for message in self._history
                 for block in message.blocks
                 if isinstance(block, (Call, Result))
                 for one in block.ids
@@ -336,7 +340,22 @@ def pair(
     The ids of `pending` calls stay, as their results will come under them.
     """
     pairs = Pairs(messages, form)
+    pairs.match_turns()
     pairs.match_rest()
+    return _settled(pairs, keep_orphans, log, pending)
+
+
+def pair_end(messages: list[Message], start: int, form: Format, log: Log, pending: Set[str]) -> Pairs | None:
+    """`pair` for the messages from `start` on, where all before is whole (`whole_until`).
+
+    None where a result of the end may have to do with a call before: then the whole is to be paired.
+    """
+    pairs = Pairs(messages[start:], form, messages)
+    pairs.match_turns()
+    return None if pairs.lone else _settled(pairs, False, log, pending)
+
+
+def _settled(pairs: Pairs, keep_orphans: bool, log: Log, pending: Set[str]) -> Pairs:
     _drop_twins(pairs, log)
     _settle_lone_results(pairs, keep_orphans, log)
     for slot in pairs.slots:
