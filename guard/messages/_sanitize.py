@@ -127,7 +127,7 @@ def _paired(
     log: Log,
 ) -> list[Message]:
     """What is to be repaired whoever the provider is. All before `start` is whole."""
-    if start:
+    if start > len(messages) // 2:  # else little is saved, and lost where the whole is needed after all
         mine = Log()
         end = without_empty_calls(_known_roles(messages[start:], form, mine), mine)
         pairs = pair_end([*messages[:start], *end], start, form, mine, pending)
