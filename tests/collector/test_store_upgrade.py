@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -31,10 +32,19 @@ def _refused(span: int, trace: int) -> dict:
 @pytest.fixture
 def old(tmp_path):
     """A database as version 1 wrote it."""
-    path = tmp_path / "t.duckdb"
-    Spool(path).write([("traces", spans_payload(*(_refused(number, number) for number in range(1, 6))))])
-    fold(Store(path))
+    new, path = tmp_path / "new.duckdb", tmp_path / "t.duckdb"
+    Spool(new).write([("traces", spans_payload(*(_refused(number, number) for number in range(1, 6))))])
+    fold(Store(new))
     with duckdb.connect(str(path)) as con:
+        con.execute((Path(__file__).parent / "schema_1.sql").read_text(encoding="utf-8"))
+        columns = con.execute(
+            "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns()"
+            " WHERE NOT internal AND column_name NOT IN ('started_at', 'ended_at', 'logged_at') GROUP BY table_name"
+        ).fetchall()
+        con.execute(f"ATTACH '{new}' AS new (READ_ONLY)")
+        for table, names in columns:
+            listed = ", ".join(f'"{name}"' for name in names)
+            con.execute(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM new.{table}")
         con.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
         con.execute("UPDATE llm_request_rows SET error_class = NULL")
         assert con.execute("SELECT count(*) FROM trace_rows WHERE stale").fetchall() == [(0,)]
