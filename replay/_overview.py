@@ -13,6 +13,7 @@ from ._incidents import Found, mark, touching
 from ._text import duration, name_of, plural
 from ._time import bucket_width
 from ._types import Coverage, Figures, Incident, IncidentKind, NamedCount, Overview, TimeBucket
+from .requests import analyse_requests
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,12 +37,12 @@ def overview(
     judging = Judging(facts, con, policy)
     where, params = fact_filter(filters, facts, con)
     incidents = touching(facts, con, filters)
-    figures, first, last = _figures(con, facts, judging, filters, incidents)
+    figures, first, last = _figures(con, facts, judging, policy, filters, incidents)
     previous = None
     if filters.since is not None:
         end = filters.until or (last or filters.since) + 1
         before = replace(filters, since=2 * filters.since - end, until=filters.since)
-        previous = _figures(con, facts, judging, before, touching(facts, con, before))[0]
+        previous = _figures(con, facts, judging, policy, before, touching(facts, con, before))[0]
     width = 0
     over_time: tuple[TimeBucket, ...] = ()
     if first is not None and last is not None:
@@ -73,6 +74,7 @@ def _figures(
     con: duckdb.DuckDBPyConnection,
     facts: Facts,
     judging: Judging,
+    policy: GuardPolicy,
     filters: Filters,
     incidents: list[Found],
 ) -> tuple[Figures, int | None, int | None]:
@@ -80,6 +82,7 @@ def _figures(
     where, params = fact_filter(filters, facts, con)
     calls: dict[str, Any] = judging.arrow("figures", params, where).to_pylist()[0]
     requests = request_counts(facts, con, filters)
+    judged = analyse_requests(con, policy, filters, passed=False, limit=0).totals
     figures = Figures(
         runs=calls["runs"] + runs_without_calls(con, facts, filters),
         calls=calls["calls"],
@@ -87,6 +90,7 @@ def _figures(
         repeated_calls=calls["repeated_calls"],
         requests=sum(row["requests"] for row in requests),
         failed_requests=sum(row["failed"] for row in requests),
+        preventable_requests=judged.prevented + judged.prevented_by_guard,
     )
     return figures, calls["first_ns"], calls["last_ns"]
 

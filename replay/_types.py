@@ -255,7 +255,7 @@ class Figures:
     repeated_calls: int = 0  # counted calls that brought the same result again (count ≥ 2)
     requests: int = 0
     failed_requests: int = 0
-    preventable_requests: int | None = None  # None: not judged yet
+    preventable_requests: int | None = None  # by the sanitizer or by the guard; None: not judged
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ __all__ = ["failures_of", "one_failure", "read_refusal", "refused_row", "resolve
 
 TEXT_LIMIT = 10_000  # characters of an error's text
 _BATCH = 2_000  # failed requests whose messages are read at once
+_KEPT_TEXTS = 100_000
+_KEPT_CHARS = 200  # of a refusal's words: enough to tell one from another
+_CLASSES = frozenset(ErrorClass)
+_OTHER = ProviderError(ErrorClass.OTHER, None, (), (), "", None)
 _STEPPED_IN = frozenset({"nudge", "block"})
 
 
@@ -37,16 +41,28 @@ def resolve_rules(provider: str | None, model: str | None) -> ProviderRules | No
     return provider_rules(provider, model=model)
 
 
-@lru_cache(maxsize=4_000)
-def _classified(status: int | None, text: str | None) -> ProviderError:
-    return classify_provider_error(status, text)
+_classified: dict[tuple[int | None, int], ProviderError] = {}  # by status and hash of the text
+
+
+def _classify(status: int | None, text: str | None) -> ProviderError:
+    """`classify_provider_error`, once for each text: a store that grew is asked for its new ones only."""
+    key = (status, hash(text))
+    found = _classified.get(key)
+    if found is None:
+        found = classify_provider_error(status, text)
+        if len(_classified) >= _KEPT_TEXTS:
+            _classified.clear()
+        _classified[key] = found._replace(message=found.message[:_KEPT_CHARS])
+    return found
 
 
 def read_refusal(row: dict[str, Any]) -> ProviderError:
     """What the refusal says; the class as it was stored, where the store knows better than the text."""
-    found = _classified(row["http_status"], row["error_text"])
     stored = row["error_class"]
-    if stored and stored != found.error_class and stored in ErrorClass.__members__.values():
+    if stored == ErrorClass.OTHER:
+        return _OTHER
+    found = _classify(row["http_status"], row["error_text"])
+    if stored and stored != found.error_class and stored in _CLASSES:
         return found._replace(error_class=ErrorClass(stored))
     return found
 
@@ -152,7 +168,7 @@ def _with_fault(judgement: Judgement, refusal: ProviderError) -> Judgement:
         judgement.verdict,
         judgement.reason,
         call_id=named[0] if named else None,
-        fault=("said", named or refusal.message),
+        fault=("said", named or refusal.message[:_KEPT_CHARS]),
         rules=judgement.rules,
     )
 

@@ -154,7 +154,7 @@ def test_overview_says_what_is_worst() -> None:
         1,
         1,
     )
-    assert seen.figures.preventable_requests is None
+    assert seen.figures.preventable_requests == 0  # its refusal says nothing
     assert seen.previous is None
     sums = [
         sum(getattr(one, name) for one in seen.buckets) for name in ("allow", "nudge", "block", "after_block")
