@@ -44,7 +44,7 @@ def mend_roles(messages: list[Message], rules: ProviderRules, form: Format, log:
     if Rule.CALL_TURN_ORDER in rules.rules:
         messages = order.user_first(messages, lambda message: bool(message.calls))
     if Rule.NEEDS_USER in rules.rules and not any(message.role == "user" for message in messages):
-        messages = order.user_first(messages, lambda message: True)
+        messages = order.with_user(messages)
     if Rule.TEMPLATE_ALTERNATION in rules.rules:
         messages = order.as_templates_ask(messages)
     if Rule.USER_AFTER_TOOL in rules.rules:
@@ -92,6 +92,14 @@ class _Order:
             return [*messages[:at], self.bridge("user", message), *messages[at:]]
         return messages
 
+    def with_user(self, messages: list[Message]) -> list[Message]:
+        """A user message behind the system messages that the history begins with."""
+        at = 0
+        while at < len(messages) and messages[at].role == "system":
+            at += 1
+        before = messages[min(at, len(messages) - 1)]
+        return [*messages[:at], self.bridge("user", before), *messages[at:]]
+
     def as_templates_ask(self, messages: list[Message]) -> list[Message]:
         """User and assistant messages in turns, calls and results left aside."""
         out: list[Message] = []
@@ -124,7 +132,7 @@ class _Order:
     def bridge(self, role: str, before: Message) -> Message:
         text = USER_BRIDGE if role == "user" else ASSISTANT_BRIDGE
         article = "a user" if role == "user" else "an assistant"
-        why = f'put {article} message "{text}" before this one, as the order of roles asks for it'
+        why = f'put {article} message "{text}" here, as the order of roles asks for it'
         self.log.add(RepairKind.FIXED_ROLE, before, None, why)
         wire = "model" if self.form.name == "gemini" and role == "assistant" else role
         return Message(role, (self.form.text_block(text),), None, None, wire, changed=True)

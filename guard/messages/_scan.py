@@ -342,7 +342,7 @@ class HistoryScan:
         results = self._run_results
         asked = [one for one in self._turn if one.answered or not self._is_pending(one.call)]
         counted = []
-        if results and asked and results != len(asked):
+        if results and asked and results != len(asked) and not self._items:
             detail = f"{len(asked)} calls, {results} results"
             counted.append(Finding(Rule.RESULT_COUNT, self._run_last, None, detail))
         return counted, [(one, results > 0) for one in asked if not one.answered and not one.twin]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopscope.guard.messages import ErrorClass, format_of
+from loopscope.guard.messages import ErrorClass, format_of, sanitize_messages
 from loopscope.guard.messages._lint import HistoryScan, lint_messages, lint_parsed, refusing_providers
 from loopscope.guard.messages._provider_names import known_provider_rules
 from loopscope.guard.messages._providers import PROVIDERS
@@ -403,3 +403,50 @@ def test_odd_messages_are_never_a_crash():
         for row in PROVIDERS.values():
             lint_messages(odd, row, form)  # pyright: ignore[reportArgumentType]
     assert json.dumps([one.rule for one in lint_messages(odd[-1:], "openai", "openai-chat")])
+
+
+def chat(line: str) -> list[Any]:
+    """A history in one line: U, A[x,y], T(x), each with words behind a colon."""
+    out: list[Any] = []
+    for part in line.split():
+        head, _, word = part.partition(":")
+        if head == "U":
+            out.append({"role": "user", "content": word or "q"})
+        elif head.startswith("A"):
+            keys = [key for key in head[2:-1].split(",") if key]
+            out.append(asks(*keys, text=word) if keys else {"role": "assistant", "content": word or "t"})
+        else:
+            out.append(tool(head[2:-1], word or "r"))
+    return out
+
+
+# The faults that agents were reported to send, beside what a strict provider says of each.
+REPORTED = [
+    ("E1 a second result", "U A[k] T(k):one T(k):two", ["duplicate_result"]),
+    ("E3 an id that comes back", "U A[k]:x T(k):1 A[k]:y T(k):2", []),
+    ("E4 partly answered", "U A[b,a,c] T(a) U", ["missing_result", "missing_result"]),
+    ("E5 a result that came late", "U A[k] U T(k):late", ["misplaced_result"]),
+    ("E6 a result before its call", "U T(k):early A[k] U", ["misplaced_result"]),
+    ("E7 interrupted, then replayed", "U A[k]:run A[k]:retry T(k)", ["missing_result"]),
+    ("60 an orphan behind a pair", "U A[k] T(k) T(zz) U", ["orphan_result"]),
+    ("61 a last call", "U A[k]", ["missing_result"]),
+    ("62 one answered, one orphan", "U A[k1,k2] T(k1) T(zz)", ["missing_result", "orphan_result"]),
+    ("66 an old result beside a new call", "U A[o] T(o) U A[o,n] T(n)", ["missing_result"]),
+    ("67 interrupted and asked again", "U A[k] U A[k] T(k)", ["missing_result"]),
+    ("69 one id for all", "U" + " A[k] T(k)" * 50, []),
+    ("70 ids that start again each turn", "U A[f0,f1] T(f0) T(f1) U A[f0,f1] T(f0) T(f1)", []),
+    ("71 the last result once more", "U A[k] T(k) A[k] T(k) T(k)", ["duplicate_result"]),
+    ("78 a result without an id", "U A[k] T(k) T()", ["id_format", "orphan_result"]),
+    ("89 two turns, then their results", "U A[a] A[b] T(a) T(b)", ["misplaced_result"]),
+    ("91 two rounds", "U A[a] T(a) A[b] T(b)", []),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "classes"), REPORTED)
+def test_reported_faults(name: str, line: str, classes: list[str]):
+    history = chat(line)
+    found = sorted(one.error_class.value for one in lint_messages(history, "deepseek", "openai-chat"))
+    assert found == classes, name
+    result = sanitize_messages(history, provider="deepseek")
+    assert lint_messages(result.messages, "deepseek", "openai-chat") == ()
+    assert bool(result.repairs) == bool(classes)

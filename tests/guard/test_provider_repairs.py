@@ -227,6 +227,8 @@ def test_zhipu_gets_a_user_message():
     history = [{"role": "system", "content": "s"}, asks("k"), tool("k")]
     result = mended(history, "zhipu")
     assert [one["role"] for one in result.messages] == ["system", "user", "assistant", "tool"]
+    assert [one["role"] for one in mended(history[:1], "zhipu").messages] == ["system", "user"]
+    assert mended([], "zhipu").messages == []
 
 
 def test_deepseek_knows_no_developer():

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from loopscope.guard.messages import Call, ErrorClass, Result, Violation, format_of, sanitize_messages
 from loopscope.guard.messages._lint import lint_messages
-from loopscope.guard.messages._providers import PROVIDERS
+from loopscope.guard.messages._providers import PROVIDERS, ProviderRules
 from loopscope.guard.messages._rules import PAIRING_CLASSES, Rule
 
 _SETTINGS = settings(
-    max_examples=4000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -46,7 +46,7 @@ def text_of(value: Any) -> str:
     return found.group() if found else ""
 
 
-def lint(messages: list[Any], provider: str, form: str) -> tuple[Violation, ...]:
+def lint(messages: list[Any], provider: str | ProviderRules, form: str) -> tuple[Violation, ...]:
     return lint_messages(messages, provider, form)  # pyright: ignore[reportArgumentType]
 
 
@@ -135,3 +135,19 @@ def test_what_is_broken_is_found(data: st.DataObject):
         one.error_class in (ErrorClass.ORPHAN_RESULT, ErrorClass.DUPLICATE_RESULT)
         for one in lint(late, provider, form)
     )
+
+
+@_SETTINGS
+@given(data=st.data())
+def test_a_history_of_another_format_is_mended_as_far_as_it_goes(data: st.DataObject):
+    """For a provider behind a gateway: ids, arguments and content; once is enough."""
+    form = data.draw(st.sampled_from(FORMATS))
+    messages = data.draw(broken(form))
+    name = data.draw(st.sampled_from(sorted(PROVIDERS)))
+    before = copy.deepcopy(messages)
+    result = sanitize_messages(messages, form, provider=PROVIDERS[name])  # pyright: ignore[reportArgumentType]
+    assert messages == before, "the input was touched"
+    left = {one.error_class for one in lint(result.messages, PROVIDERS[name], form)}
+    assert left <= {ErrorClass.ROLE_ORDER, ErrorClass.MISPLACED_RESULT}
+    again = sanitize_messages(result.messages, form, provider=PROVIDERS[name])  # pyright: ignore[reportArgumentType]
+    assert again.repairs == ()
