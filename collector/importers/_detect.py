@@ -52,7 +52,8 @@ _OTHERS = (
 )
 # Signs in the first bytes that a file which cannot be read was meant to be a trace.
 _SIGNS = re.compile(
-    rb'"(?:resource_?[sS]pans|resource_?[lL]ogs|role|messages|traj|trajectory|conversation|simulations)"\s*:'
+    rb'"(?:resource_?[sS]pans|resource_?[lL]ogs|role|messages|traj|trajectory|conversation|simulations'
+    rb'|traceI[dD]|trace_id|observations|run_type|turn_history|tool_call_metadata|samples)"\s*:'
 )
 
 

@@ -73,7 +73,7 @@ def _spans(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[ExportedS
 def _span(span: Any, trace: dict[str, Any], processes: dict[str, Any], where: str) -> ExportedSpan:
     if not isinstance(span, dict) or not span.get("spanID"):
         raise FormatError("a span without a spanID", where=where)
-    process = span.get("process") or processes.get(span.get("processID"))  # type: ignore[arg-type]
+    process = span.get("process") or processes.get(str(span.get("processID")))
     process = process if isinstance(process, dict) else {}
     start, duration = _number(span.get("startTime")), _number(span.get("duration"))
     if start is None:

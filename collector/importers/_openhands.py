@@ -114,14 +114,14 @@ class _Reader:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._turns: dict[str, dict[str, Any]] = {}  # by the id of the model's answer
-        self._ids: dict[Any, Any] = {}  # event id: call id
+        self._ids: dict[str, Any] = {}  # repr of an event's id: call id
 
     def old(self, event: dict[str, Any]) -> None:
         args = json_object(event.get("args"))
         metadata = json_object(event.get("tool_call_metadata"))
         action, observation = event.get("action"), event.get("observation")
         if isinstance(observation, str):
-            call_id = metadata.get("tool_call_id") or self._ids.get(event.get("cause"))
+            call_id = metadata.get("tool_call_id") or self._ids.get(repr(event.get("cause")))
             if call_id is not None and observation != "null":
                 self._result(event, call_id, event.get("content"), _old_flag(event))
         elif action in ("message", "system"):
@@ -134,7 +134,7 @@ class _Reader:
             self._turn(event, metadata.get("model_response"), None, text)
         elif isinstance(metadata.get("function_name"), str):
             call_id = metadata.get("tool_call_id")
-            self._ids[event.get("id")] = call_id
+            self._ids[repr(event.get("id"))] = call_id
             response = json_object(metadata.get("model_response"))
             asked = _arguments(response, call_id)
             if asked is None:
