@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,16 @@ from ._rows import (
     row_keys,
     span_row,
 )
+from ._session_ids import trace_of_log, unit_of_log, unit_of_span
 from ._spool import Spool
 from ._stored import Stored, TraceState
+from .dialects.mcp import mcp_session_of
 
 __all__ = ["Changes", "Derive", "Limits", "Outline", "Plan", "Refused", "Workbench", "first_line", "named"]
 
 Row = tuple[Any, ...]
-Derive = Callable[[list[SpanRecord], list[LogRecord]], Derived]
+Derive = Callable[..., Derived]  # (spans, logs, *, mcp_sessions=…), see derive_trace
+_MOST_SESSIONS = 1_000  # MCP sessions remembered of a trace
 
 
 class Refused(Exception):  # noqa: N818
@@ -61,7 +64,9 @@ class Outline:
     number: int
     size: int
     spans: list[tuple[str, str]]  # (trace_id, span_id)
-    logs: list[tuple[int, int, str | None]]  # (log_key, time_ns, trace_id)
+    logs: list[tuple[int, int, str | None]]  # (log_key, time_ns, the trace it counts in)
+    units: dict[str, set[str]]  # sessions of traces, see _session_ids.py
+    mcp_sessions: dict[str, set[str]]  # that traces name
     ended: set[str]  # traces whose root ended
     segments: list[Path]  # those whose last payload is in the batch
     sources: list[Path]
@@ -89,6 +94,8 @@ class Plan:
     """Which traces a round derives."""
 
     whole: list[TraceState] = field(default_factory=list)
+    groups: list[list[str]] = field(default_factory=list)  # those traces, as they are derived together
+    known_mcp_sessions: set[str] = field(default_factory=set)  # that more than one trace names
     later: dict[str, TraceState] = field(default_factory=dict)  # touched, but only noted as stale
     known: set[str] = field(default_factory=set)  # those of both that the database knows
     left_over: bool = False  # there are more to derive right after this round
@@ -154,11 +161,14 @@ class Workbench:
             self._batches[self._count] = _pack(batch, {})
         except Exception as error:  # noqa: BLE001
             refused = named(error)
+        units, sessions, homes = _connections(batch)
         return Outline(
             number=self._count,
             size=batch.size,
             spans=list(batch.spans),
-            logs=[(key, log.time_ns, log.trace_id) for key, log in batch.logs.items()],
+            logs=[(key, log.time_ns, homes[key]) for key, log in batch.logs.items()],
+            units=units,
+            mcp_sessions=sessions,
             ended={
                 s.trace_id for s in batch.spans.values() if s.parent_span_id is None and s.end_ns is not None
             },
@@ -198,6 +208,28 @@ class Workbench:
         self._feed.skip(path)
 
 
+def _connections(
+    batch: Batch,
+) -> tuple[dict[str, set[str]], dict[str, set[str]], dict[int, str | None]]:
+    """By trace: the sessions that its records are of, the MCP sessions they name; by log: where it counts."""
+    units: dict[str, set[str]] = {}
+    sessions: dict[str, set[str]] = {}
+    homes: dict[int, str | None] = {}
+    for span in batch.spans.values():
+        unit = unit_of_span(span)
+        if unit is not None:
+            units.setdefault(span.trace_id, set()).add(unit)
+        session = mcp_session_of(span)
+        if session is not None:
+            sessions.setdefault(span.trace_id, set()).add(session)
+    for key, log in batch.logs.items():
+        unit = unit_of_log(log)
+        homes[key] = home = log.trace_id or unit
+        if unit is not None and home is not None:
+            units.setdefault(home, set()).add(unit)
+    return units, sessions, homes
+
+
 def _pack(batch: Batch, taken: dict[int, int]) -> _Packed:
     # Before anything is derived: packing puts right in the records what cannot be stored as it is.
     packed = _Packed(batch, Contents())
@@ -226,7 +258,7 @@ class _Builder:
 
     def build(self, stored: Stored) -> Changes:
         spans, old_spans, logs, old_logs = self._sort_out(stored)
-        traces = [self._whole(before.trace_id) for before in self._plan.whole]
+        traces = [state for group in self._plan.groups for state in self._whole(group)]
         traces += [self._put_off(before) for before in self._plan.later.values()]
         used = row_keys(SPAN_COLUMNS, spans) | row_keys(LOG_COLUMNS, logs)
         used |= row_keys(CALL_COLUMNS, self._calls) | row_keys(REQUEST_COLUMNS, self._requests)
@@ -267,7 +299,7 @@ class _Builder:
         for log_id, log in packed.batch.logs.items():
             old_log = current_logs.get(log_id)
             if old_log is None:
-                self._new_logs[log.trace_id or ""] += 1
+                self._new_logs[trace_of_log(log) or ""] += 1
             elif log.received_ns > old_log.received_ns:
                 old_logs.append((log_id, old_log.time_ns))
             else:
@@ -277,40 +309,64 @@ class _Builder:
         for span in current_spans.values():
             self._spans.setdefault(span.trace_id, []).append(span)
         for log in current_logs.values():
-            if log.trace_id is not None:
-                self._logs.setdefault(log.trace_id, []).append(log)
+            home = trace_of_log(log)
+            if home is not None:
+                self._logs.setdefault(home, []).append(log)
         return spans, old_spans, logs, old_logs
 
-    def _whole(self, trace_id: str) -> TraceState:
-        """Derive a trace; its new state."""
-        spans = sorted(self._spans.get(trace_id, ()), key=lambda span: (span.start_ns, span.span_id))
-        logs = sorted(self._logs.get(trace_id, ()), key=lambda log: (log.time_ns, log_key(log)))
-        state = TraceState(trace_id, spans=len(spans), logs=len(logs))
-        if spans:
-            state.first_start_ns, state.last_start_ns = spans[0].start_ns, spans[-1].start_ns
-        if logs:
-            state.first_log_ns, state.last_log_ns = logs[0].time_ns, logs[-1].time_ns
+    def _whole(self, group: list[str]) -> list[TraceState]:
+        """Derive traces that belong together; their new states."""
+        states = {trace_id: self._state(trace_id) for trace_id in group}
+        spans = [span for name in group for span in self._spans.get(name, ())]
+        logs = [log for name in group for log in self._logs.get(name, ())]
+        spans.sort(key=lambda span: (span.start_ns, span.trace_id, span.span_id))
+        logs.sort(key=lambda log: (log.time_ns, log_key(log)))
+        shared = self._plan.known_mcp_sessions
+        known = {name for state in states.values() for name in state.mcp_sessions or ()} & shared
         started = time.perf_counter()
-        calls: dict[tuple[str, int], Row] = {}
-        requests: dict[str, Row] = {}
+        calls: dict[tuple[str, str, int], Row] = {}
+        requests: dict[tuple[str, str], Row] = {}
         contents = self._packed.contents
         try:
-            derived = self._derive(spans, logs)
+            derived = self._derive(spans, logs, mcp_sessions=known) if known else self._derive(spans, logs)
             for call in derived.tool_calls:
-                calls[call.span_id, call.position] = call_row(call, contents, FINGERPRINT_VERSION)
+                key = call.trace_id, call.span_id, call.position
+                calls[key] = call_row(call, contents, FINGERPRINT_VERSION)
             for request in derived.llm_requests:
-                requests[request.span_id] = request_row(request, contents)
+                requests[request.trace_id, request.span_id] = request_row(request, contents)
         except Exception as error:  # noqa: BLE001  the records are stored whatever the derivation makes of them
             calls, requests = {}, {}
-            state.derive_error = clean_text(named(error))[:500]
-        self._seconds[trace_id] = time.perf_counter() - started
+            for state in states.values():
+                state.derive_error = clean_text(named(error))[:500]
+        self._seconds.update(dict.fromkeys(group, time.perf_counter() - started))
         self._calls += calls.values()
         self._requests += requests.values()
-        times = [row[_CALL_START] for row in calls.values()]
-        times += [row[_REQUEST_START] for row in requests.values()]
-        if times:
-            state.first_derived_ns, state.last_derived_ns = min(times), max(times)
-        return state
+        times: dict[str, list[int]] = {}
+        for (trace_id, *_), row in calls.items():
+            times.setdefault(trace_id, []).append(row[_CALL_START])
+        for (trace_id, _), row in requests.items():
+            times.setdefault(trace_id, []).append(row[_REQUEST_START])
+        for trace_id, starts in times.items():
+            state = states[trace_id]
+            state.first_derived_ns, state.last_derived_ns = min(starts), max(starts)
+        return list(states.values())
+
+    def _state(self, trace_id: str) -> TraceState:
+        """What there is of a trace."""
+        spans, logs = self._spans.get(trace_id, []), self._logs.get(trace_id, [])
+        starts = [span.start_ns for span in spans]
+        times = [log.time_ns for log in logs]
+        return TraceState(
+            trace_id,
+            spans=len(spans),
+            logs=len(logs),
+            first_start_ns=_least(starts),
+            last_start_ns=_most(starts),
+            first_log_ns=_least(times),
+            last_log_ns=_most(times),
+            session_trace=_unit(spans, logs),
+            mcp_sessions=_sessions(spans),
+        )
 
     def _put_off(self, before: TraceState) -> TraceState:
         """The state of a trace to be derived later. Its bounds may be too wide, never too narrow."""
@@ -326,6 +382,10 @@ class _Builder:
             first_log_ns=_least([before.first_log_ns, *times]),
             last_log_ns=_most([before.last_log_ns, *times]),
             stale=True,
+            session_trace=_first_unit(
+                before.session_trace, _unit(self._spans.get(name, []), self._logs.get(name, []))
+            ),
+            mcp_sessions=_joined(before.mcp_sessions, _sessions(self._spans.get(name, []))),
         )
 
 
@@ -333,11 +393,30 @@ _CALL_START = list(CALL_COLUMNS).index("start_ns")
 _REQUEST_START = list(REQUEST_COLUMNS).index("start_ns")
 
 
-def _least(values: list[int | None]) -> int | None:
+def _unit(spans: list[SpanRecord], logs: list[LogRecord]) -> str | None:
+    """The session of a trace; the first by name where records are of several."""
+    return _first_unit(*(unit_of_span(span) for span in spans), *(unit_of_log(log) for log in logs))
+
+
+def _first_unit(*units: str | None) -> str | None:
+    return min((unit for unit in units if unit is not None), default=None)
+
+
+def _sessions(spans: list[SpanRecord]) -> list[str] | None:
+    """The MCP sessions that spans name."""
+    found = {session for span in spans if (session := mcp_session_of(span)) is not None}
+    return sorted(found)[:_MOST_SESSIONS] or None
+
+
+def _joined(before: list[str] | None, more: list[str] | None) -> list[str] | None:
+    return sorted({*(before or ()), *(more or ())})[:_MOST_SESSIONS] or None
+
+
+def _least(values: Sequence[int | None]) -> int | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def _most(values: list[int | None]) -> int | None:
+def _most(values: Sequence[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
 

@@ -27,7 +27,8 @@ from ._parts import is_stub
 from ._records import Derived, LlmRequest, LogRecord, SpanRecord, ToolCall
 from ._requests import RequestDraft, content_state, draft_requests
 from ._runs import Runs, assign_scopes
-from ._sessions import Unit, attach, merge_sessions, session_trace, trace_of_log
+from ._session_ids import session_trace, trace_of_log
+from ._sessions import Unit, attach, merge_sessions
 from ._transcripts import is_transcript
 from ._tree import Node, build_forest
 from .dialects import Kind

@@ -16,7 +16,7 @@ segments whose names are in `folded_segments`, or whose records replace themselv
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -297,7 +297,12 @@ class _Fold:
             serial = counter(con, "fold_serial")
             done = folded_names(con)
             self._let_go(outline, done)
-            states = trace_states(con, outline.touched())
+            states = trace_states(
+                con,
+                outline.touched(),
+                {unit for units in outline.units.values() for unit in units},
+                {name for names in outline.mcp_sessions.values() for name in names},
+            )
             plan = self._plan(outline, states)
             self.stale = plan.stale
             known = [state for state in plan.whole if state.trace_id in states]
@@ -315,11 +320,12 @@ class _Fold:
                 self.result.requests += requests
         self.result.spans += changes.spans.num_rows
         self.result.logs += changes.logs.num_rows
-        for state in changes.traces:
-            if not state.stale:
-                self.pace.waiting.discard(state.trace_id)
-                if state.spans > LARGE_TRACE:
-                    self.pace.took(state.trace_id, changes.seconds[state.trace_id])
+        derived = {state.trace_id: state for state in changes.traces}
+        for group in plan.groups:
+            self.pace.waiting.difference_update(group)
+            if sum(_size(derived[trace_id]) for trace_id in group) > LARGE_TRACE:
+                for trace_id in group:
+                    self.pace.took(trace_id, changes.seconds[trace_id])
         self.pace.waiting.update(plan.later)
         return plan.left_over
 
@@ -356,26 +362,88 @@ class _Fold:
         if last:
             added = dict.fromkeys((state.trace_id for state in states.values() if state.stale), 0)
         plan = Plan()
+        plan.known_mcp_sessions, first = _mcp_sessions(outline, states)
+        for trace_id in first:
+            added.setdefault(trace_id, 0)
         used = 0
-        sizes = sorted(
-            (states[name].spans + more if name in states else more, name) for name, more in added.items()
-        )
-        for size, trace_id in sizes:
-            state = states.get(trace_id) or TraceState(trace_id)
+        for size, group in sorted(_groups(outline, states, added)):
+            touched = [trace_id for trace_id in group if trace_id in added]
             wait = size > LARGE_TRACE and not (
-                (last and self.settle) or trace_id in outline.ended or self.pace.ready(trace_id)
+                (last and self.settle)
+                or not outline.ended.isdisjoint(group)
+                or all(self.pace.ready(trace_id) for trace_id in touched)
             )
             full = used > 0 and used + size > _ROUND_SPANS
             plan.left_over |= full
             if not wait and not full:
                 used += size
-                plan.whole.append(state)
+                plan.groups.append(group)
+                plan.whole += [states.get(trace_id) or TraceState(trace_id) for trace_id in group]
             elif not last:
-                plan.later[trace_id] = state
+                for trace_id in touched:
+                    plan.later[trace_id] = states.get(trace_id) or TraceState(trace_id)
         chosen = {state.trace_id for state in plan.whole}
         plan.known = (chosen | plan.later.keys()) & states.keys()
         plan.stale = bool(plan.later) or any(s.stale and s.trace_id not in chosen for s in states.values())
         return plan
+
+
+def _groups(
+    outline: Outline, states: dict[str, TraceState], added: dict[str, int]
+) -> Iterator[tuple[int, list[str]]]:
+    """The traces in `added` and those of the same sessions, as they are derived together, with their size."""
+    units_of: dict[str, set[str]] = {name: set(units) for name, units in outline.units.items()}
+    for state in states.values():
+        if state.session_trace is not None:
+            units_of.setdefault(state.trace_id, set()).add(state.session_trace)
+    members: dict[str, list[str]] = {}
+    for trace_id, units in units_of.items():
+        for unit in units:
+            members.setdefault(unit, []).append(trace_id)
+    seen: set[str] = set()
+    for trace_id in sorted(added):
+        if trace_id in seen:
+            continue
+        group: list[str] = []
+        waiting = [trace_id]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                group.append(name)
+                for unit in units_of.get(name, ()):
+                    waiting += members.pop(unit, ())
+        yield sum(_size(states.get(name)) + added.get(name, 0) for name in group), sorted(group)
+
+
+def _size(state: TraceState | None) -> int:
+    """How much there is to derive of a trace; the logs of a session are its calls."""
+    if state is None:
+        return 0
+    return state.spans + (state.logs if state.session_trace is not None else 0)
+
+
+def _mcp_sessions(outline: Outline, states: dict[str, TraceState]) -> tuple[set[str], set[str]]:
+    """The MCP sessions that several traces name, and the traces that were the first to name one of them.
+
+    Those were derived when nobody else named it; now it is a run.
+    """
+    holders: dict[str, set[str]] = {}
+    for trace_id, sessions in outline.mcp_sessions.items():
+        for session in sessions:
+            holders.setdefault(session, set()).add(trace_id)
+    fresh = set(holders)
+    before: dict[str, set[str]] = {}
+    for state in states.values():
+        for session in state.mcp_sessions or ():
+            holders.setdefault(session, set()).add(state.trace_id)
+            before.setdefault(session, set()).add(state.trace_id)
+    known = {session for session, traces in holders.items() if len(traces) > 1}
+    first: set[str] = set()
+    for session in known & fresh:
+        if len(before.get(session, ())) == 1:
+            first |= before[session]
+    return known, first
 
 
 def _span_keys(outline: Outline, plan: Plan) -> list[tuple[str, str, int, int]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ._contents import INLINE_CHARS, Contents, Packer, clean_text, finite, json_text, strict_json, unpack
 from ._records import LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
+from ._session_ids import unit_of_log
 
 __all__ = [
     "CALL_COLUMNS",
@@ -76,6 +77,7 @@ LOG_COLUMNS: dict[str, pa.DataType] = {
     "scope_version": _text,
     "dropped_attributes": _long,
     "received_ns": _long,
+    "session_trace": _text,
 }
 CALL_COLUMNS: dict[str, pa.DataType] = {
     "trace_id": _text,
@@ -368,6 +370,7 @@ def log_row(log: LogRecord, key: int, packer: Packer, resources: Resources) -> t
         log.scope_version,
         log.dropped_attributes,
         log.received_ns,
+        unit_of_log(log) if log.trace_id is None else None,
     )
 
 

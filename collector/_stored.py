@@ -28,6 +28,8 @@ TRACE_COLUMNS: dict[str, pa.DataType] = {
     "last_derived_ns": pa.int64(),
     "stale": pa.bool_(),
     "derive_error": pa.string(),
+    "session_trace": pa.string(),
+    "mcp_sessions": pa.list_(pa.string()),
 }
 
 
@@ -46,6 +48,8 @@ class TraceState:
     last_derived_ns: int | None = None
     stale: bool = False
     derive_error: str | None = None
+    session_trace: str | None = None
+    mcp_sessions: list[str] | None = None
 
     def row(self) -> tuple[Any, ...]:
         """The values in the order of the columns."""
@@ -93,14 +97,40 @@ def ids_table(trace_ids: Iterable[str]) -> pa.Table:
     return pa.table({"trace_id": pa.array(sorted(trace_ids), type=pa.string())})
 
 
-def trace_states(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> dict[str, TraceState]:
-    """The states of these traces, as far as they are known, and of all stale ones."""
+def trace_states(
+    con: DuckDBPyConnection,
+    trace_ids: Iterable[str],
+    units: Iterable[str] = (),
+    mcp_sessions: Iterable[str] = (),
+) -> dict[str, TraceState]:
+    """The states of these traces, as far as they are known, and of all stale ones.
+
+    Also of traces that share a session with them, or one of `units` (sessions) or `mcp_sessions`.
+    """
     names = ", ".join(TRACE_COLUMNS)
-    with registered(con, wanted_traces=ids_table(trace_ids)):
-        rows = con.execute(
-            f"SELECT {names} FROM trace_rows WHERE stale OR trace_id IN (SELECT trace_id FROM wanted_traces)"  # noqa: S608
-        ).fetchall()
-    return {row[0]: TraceState(*row) for row in rows}
+    found: dict[str, TraceState] = {}
+
+    def look(condition: str, **tables: pa.Table) -> None:
+        with registered(con, **tables):
+            rows = con.execute(f"SELECT {names} FROM trace_rows WHERE {condition}").fetchall()  # noqa: S608
+        for row in rows:
+            found.setdefault(row[0], TraceState(*row))
+
+    look("stale OR trace_id IN (SELECT trace_id FROM wanted_traces)", wanted_traces=ids_table(trace_ids))
+    sessions = {*units, *(state.session_trace for state in found.values() if state.session_trace is not None)}
+    if sessions:
+        look(
+            "trace_id IN (SELECT trace_id FROM wanted_units)"
+            " OR session_trace IN (SELECT trace_id FROM wanted_units)",
+            wanted_units=ids_table(sessions),
+        )
+    shared = {*mcp_sessions, *(name for state in found.values() for name in state.mcp_sessions or ())}
+    if shared:
+        look(
+            "list_has_any(mcp_sessions, (SELECT list(trace_id) FROM wanted_sessions))",
+            wanted_sessions=ids_table(shared),
+        )
+    return found
 
 
 def folded_names(con: DuckDBPyConnection) -> set[str]:
@@ -125,7 +155,8 @@ def load(
         times = [(s.first_start_ns, s.last_start_ns or 0) for s in whole if s.first_start_ns is not None]
         span_parts += _rows(con, "span_rows", SPAN_COLUMNS, "start_ns", times, of_trace)
         times = [(s.first_log_ns, s.last_log_ns or 0) for s in whole if s.first_log_ns is not None]
-        log_parts += _rows(con, "log_rows", LOG_COLUMNS, "time_ns", times, of_trace)
+        of_trace += " OR session_trace IN (SELECT trace_id FROM wanted_traces)"
+        log_parts += _rows(con, "log_rows", LOG_COLUMNS, "time_ns", times, f"({of_trace})")
     if spans:
         traces, ids, firsts, lasts = zip(*spans, strict=True)
         keys = {"trace_id": pa.array(traces, type=pa.string()), "span_id": pa.array(ids, type=pa.string())}

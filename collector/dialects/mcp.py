@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._records import SpanRecord
 from ._model import Dialect, Kind
 
 MCP = Dialect(
@@ -18,3 +19,9 @@ MCP = Dialect(
 
 SESSION = "mcp.session.id"
 REQUEST_ID = "jsonrpc.request.id"
+
+
+def mcp_session_of(span: SpanRecord) -> str | None:
+    """The MCP session that a span names."""
+    value = span.attributes.get(SESSION)
+    return value if isinstance(value, str) and value and not value.isspace() else None

@@ -69,7 +69,8 @@ CREATE TABLE log_rows (
     scope_version VARCHAR,
     dropped_attributes BIGINT NOT NULL,
     received_ns BIGINT NOT NULL,
-    logged_at TIMESTAMP GENERATED ALWAYS AS (make_timestamp(time_ns // 1000)) VIRTUAL
+    logged_at TIMESTAMP GENERATED ALWAYS AS (make_timestamp(time_ns // 1000)) VIRTUAL,
+    session_trace VARCHAR       -- of a record without trace_id: what stands for the trace of its session
 );
 
 -- Where the records of a trace lie (so that the fold reads only that stretch), and whether its calls
@@ -85,7 +86,9 @@ CREATE TABLE trace_rows (
     first_derived_ns BIGINT,    -- start_ns of its calls and requests
     last_derived_ns BIGINT,
     stale BOOLEAN NOT NULL,     -- records came in after the last derivation
-    derive_error VARCHAR        -- why the last derivation failed
+    derive_error VARCHAR,       -- why the last derivation failed
+    session_trace VARCHAR,      -- the session it is derived together with; a session without a trace is a row, too
+    mcp_sessions VARCHAR[]      -- MCP sessions that its spans name
 );
 
 -- One tool call. Columns up to `dialect` are the fields of `ToolCall`. A short text (256 characters) stands in its
