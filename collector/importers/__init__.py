@@ -1,4 +1,4 @@
-"""Importing what people already have: OTLP files and chat transcripts."""
+"""Importing what people already have: OTLP files, exports of tracing tools, transcripts, trajectories."""
 
 from ._import import Progress, import_paths
 from ._registry import FORMATS
