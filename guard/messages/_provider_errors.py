@@ -29,7 +29,7 @@ class ProviderError(NamedTuple):
     call_ids: tuple[str, ...]  # the ids of calls that it names
     positions: tuple[ErrorPosition, ...]
     message: str  # the provider's own words, out of the envelopes; '' where there are none
-    text_id: str | None  # the row of the catalogue that it matches (docs/sanitizer.md); None: none
+    text_id: str | None  # the row of the catalogue that it matches (docs/refusals.md); None: none
 
 
 _MAX_MESSAGE = 2_000
