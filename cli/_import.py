@@ -41,7 +41,7 @@ def import_(
     format: Annotated[
         str,
         typer.Option(
-            help="What the files are: auto, otlp-json, otlp-proto, openai-chat, tau-bench or tau2-bench.",
+            help="What the files are: auto tells by content; a name that does not exist lists all formats.",
             show_default=True,
         ),
     ] = "auto",
