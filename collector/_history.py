@@ -147,7 +147,7 @@ def _continues(attributes: Mapping[str, Any]) -> tuple[str | None, str | None]:
             return value, None
     for key in _REQUEST_BODIES:
         value = attributes.get(key)
-        if isinstance(value, str) and (_PREVIOUS in value or _CONVERSATION in value):
+        if isinstance(value, str) and (_PREVIOUS in value or f'"{_CONVERSATION}' in value):
             value = load(value)
         if isinstance(value, dict):
             found = value.get(_PREVIOUS)
