@@ -142,8 +142,9 @@ def _plan(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> list[
 def _remove(con: DuckDBPyConnection, traces: list[str], report: PruneReport) -> None:
     with registered(con, gone_traces=pa.table({"trace_id": pa.array(traces, type=pa.string())})):
         for kind, table in _TABLES.items():
+            trace = "coalesce(trace_id, session_trace)" if table == "log_rows" else "trace_id"
             count = con.execute(
-                f"DELETE FROM {table} WHERE trace_id IN (SELECT trace_id FROM gone_traces)"  # noqa: S608
+                f"DELETE FROM {table} WHERE {trace} IN (SELECT trace_id FROM gone_traces)"  # noqa: S608
             ).fetchall()[0][0]
             setattr(report, kind, getattr(report, kind) + count)
         con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM gone_traces)")
@@ -151,10 +152,12 @@ def _remove(con: DuckDBPyConnection, traces: list[str], report: PruneReport) -> 
 
 
 def _remove_the_rest(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> None:
-    """Log records of no trace, and the texts that nothing refers to any more."""
+    """Log records of no trace and session, and the texts that nothing refers to any more."""
     con.execute(sql_text("judged_time.sql"))
     report.logs += con.execute(
-        "DELETE FROM log_rows WHERE trace_id IS NULL AND judged_ns(time_ns, received_ns) < ?", [cutoff_ns]
+        "DELETE FROM log_rows WHERE trace_id IS NULL AND session_trace IS NULL"
+        " AND judged_ns(time_ns, received_ns) < ?",
+        [cutoff_ns],
     ).fetchall()[0][0]
     report.texts += con.execute(_unused_texts(con)).fetchall()[0][0]
 

@@ -16,8 +16,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ...guard import OtlpDecodeError
-from .._otlp import logs_json_to_protobuf, traces_json_to_protobuf
+from .._otlp import decode_logs, logs_json_to_protobuf, traces_json_to_protobuf
 from .._segment import Signal
+from .._session_ids import unit_of_log
 from ._detect import OTLP_KEYS, not_a_trace
 from ._json_stream import JsonValue, json_values
 from ._report import FormatError, NotATraceError, SkipList
@@ -168,6 +169,9 @@ def _part(signal: Signal, data: bytes, request: Any) -> Part:
                     else:
                         part.without_trace = True
                 part.records += len(scope.log_records)
+        if part.without_trace:
+            sessions = (unit_of_log(log) for log in decode_logs(data) if log.trace_id is None)
+            part.trace_ids.update(bytes.fromhex(session) for session in sessions if session is not None)
     return part
 
 

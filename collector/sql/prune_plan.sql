@@ -9,18 +9,21 @@ FROM (
     FROM span_rows
     GROUP BY trace_id
     UNION ALL
-    SELECT trace_id, max(judged_ns(time_ns, received_ns))
+    SELECT coalesce(trace_id, session_trace) AS trace_id, max(judged_ns(time_ns, received_ns))
     FROM log_rows
-    WHERE trace_id IS NOT NULL
-    GROUP BY trace_id
+    WHERE trace_id IS NOT NULL OR session_trace IS NOT NULL
+    GROUP BY ALL
 )
 GROUP BY trace_id;
 
--- A run over several traces stays whole, or its calls would be numbered anew.
+-- A run over several traces stays whole, or its calls would be numbered anew; so does a session whose logs and
+-- spans tell of the same calls.
 CREATE OR REPLACE TEMP TABLE shared_runs AS
 SELECT DISTINCT run_id, trace_id FROM tool_call_rows WHERE run_source IN ('conversation', 'mcp_session', 'transcript')
 UNION
-SELECT DISTINCT run_id, trace_id FROM llm_request_rows WHERE run_source IN ('conversation', 'mcp_session', 'transcript');
+SELECT DISTINCT run_id, trace_id FROM llm_request_rows WHERE run_source IN ('conversation', 'mcp_session', 'transcript')
+UNION
+SELECT session_trace, trace_id FROM trace_rows WHERE session_trace IS NOT NULL;
 
 CREATE OR REPLACE TEMP TABLE lasting AS
 WITH RECURSIVE staying(trace_id) AS (

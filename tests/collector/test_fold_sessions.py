@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import duckdb
 import pytest
-from agent_logs import claude_session, log, payload, span
+from agent_logs import SECOND, START, claude_session, log, payload, span
 from store_tools import dump, put_segment
 
-from loopscope.collector import Spool, Store, fold
+from loopscope.collector import Spool, Store, fold, import_paths, prune
 
+RECEIVED = START + 100 * SECOND
 CALLS = (
     "SELECT call_id, arguments, result, outcome, seq, run_source FROM tool_calls ORDER BY start_ns, call_id"
 )
@@ -21,7 +23,9 @@ def fold_groups(store: Store, requests, groups) -> dict:
     with store.lease():
         for group in groups:
             for number in group:
-                put_segment(spool, [requests[number]], received_ns=1_000 + number, name=f"{number:06d}-h-1")
+                put_segment(
+                    spool, [requests[number]], received_ns=RECEIVED + number, name=f"{number:06d}-h-1"
+                )
             fold(store)
         return dump(store)
 
@@ -71,7 +75,7 @@ def test_large_sessions_are_put_off_and_come_out_the_same(tmp_path, session, mon
     store = Store(tmp_path / "pieces.duckdb")
     spool = Spool(store.path)
     for number, one in enumerate(session):
-        put_segment(spool, [one], received_ns=1_000 + number, name=f"{number:06d}-h-1")
+        put_segment(spool, [one], received_ns=RECEIVED + number, name=f"{number:06d}-h-1")
         fold(store, settle=False)
     fold(store)
     assert dump(store) == expected
@@ -132,3 +136,23 @@ def test_a_database_of_version_1_has_its_sessions_joined(tmp_path, session):
         con.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
     fold(Store(old.path))
     assert dump(Store(old.path)) == expected
+
+
+def test_a_session_is_pruned_whole(tmp_path, session):
+    store = Store(tmp_path / "t.duckdb")
+    expected = fold_groups(store, session, [range(len(session))])
+    # Of the session one event is younger than the limit, so its spans and calls stay as well.
+    assert not prune(store, START + 39 * SECOND)
+    assert dump(store) == expected
+    gone = prune(store, START + 60 * SECOND)
+    assert (gone.spans, gone.logs, gone.calls, gone.requests) == (7, 6, 4, 2)
+    assert rows(store, "SELECT count(*) FROM trace_rows") == [(0,)]
+
+
+def test_an_imported_file_of_logs_says_what_is_in_it(tmp_path, session):
+    path = tmp_path / "codex.jsonl"
+    told = {"tool_name": "exec", "success": "true", "output": "x", "arguments": "{}", "conversation__id": "c"}
+    lines = [log(at, "codex.tool_result", call_id=f"c{at}", **told) for at in (1, 2)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (file,) = import_paths(tmp_path / "t.duckdb", [path]).files
+    assert (file.error, file.runs, file.calls, file.logs) == (None, 1, 2, 2)
