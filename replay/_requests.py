@@ -21,7 +21,7 @@ def failed_requests(
 ) -> FailedRequests:
     """Failed LLM requests, newest first. The tool filter does not apply.
 
-    Whether a repair of the history would have prevented a failure is not judged here: `verdict` is None.
+    Whether a repair would have prevented a failure `analyse_requests` says; `verdict` is None here.
     """
     condition, params = request_filter(filters)
     counts = rows(con, filtered("request_counts", condition), params)

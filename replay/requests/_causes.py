@@ -103,18 +103,9 @@ def _earlier(con: duckdb.DuckDBPyConnection, firsts: Sequence[Failure]) -> dict[
     """A few requests before each of `firsts` in its session or run, newest first."""
     import pyarrow as pa
 
-    names = ("trace_id", "span_id", "run_id", "session_id", "agent_name", "start_ns")
-    table = {name: [first.row[name] for first in firsts] for name in names}
-    types = {name: pa.int64() if name == "start_ns" else pa.string() for name in names}
-    con.register(
-        "first_requests",
-        pa.table(
-            {
-                "number": pa.array(range(len(firsts)), pa.int64()),
-                **{name: pa.array(values, types[name]) for name, values in table.items()},
-            }
-        ),
-    )
+    names = ("trace_id", "span_id", "run_id", "session_id")
+    columns = {name: pa.array([first.row[name] for first in firsts], pa.string()) for name in names}
+    con.register("first_requests", pa.table({"number": pa.array(range(len(firsts)), pa.int64()), **columns}))
     try:
         found = rows(con, sql_text("requests_before"))
     finally:
