@@ -279,6 +279,11 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
     if container in ("zip", "parquet"):
         yield from _archive_parts(source, container, format, report, skipped)
         return
+    lines = tell_lines(source.peek, session_format(format))
+    if lines is not None and (format == "auto" or lines is session_format(format)):
+        report.format = lines.name
+        yield from lines.of_lines(source.read, skipped)
+        return
     if format == "otlp-proto" or (format == "auto" and container == "binary"):
         for part in proto_parts(source.read, skipped):
             report.format = "otlp-proto"
@@ -288,11 +293,6 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
         return
     if container == "binary":
         raise NotATraceError("this is not JSON", hint="leave --format out to have it recognised")
-    lines = tell_lines(source.peek)
-    if lines is not None and (format == "auto" or lines is session_format(format)):
-        report.format = lines.name
-        yield from lines.of_lines(source.read, skipped)
-        return
     yield from _json_parts(json_values(source.read), head, format, report, skipped)
 
 

@@ -110,6 +110,19 @@ def test_bad_lines_are_left_out_and_counted(tmp_path: Path, db: Path):
     }
 
 
+def test_a_file_whose_beginning_was_cut_off(tmp_path: Path, db: Path):
+    data = as_lines(small().entries)
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(data[30:])
+    file = import_paths(db, [path]).files[0]
+    assert (file.error, file.format, file.calls) == (None, "claude-code", 6)
+    assert [skip.where for skip in file.skipped] == ["line 1"]
+    # Where the user says what it is, any number of bad lines may come first.
+    path.write_bytes(b"no\n" * 50 + data)
+    file = import_paths(db, [path], format="claude-code").files[0]
+    assert (file.error, file.calls, len(file.skipped)) == (None, 6, 50)
+
+
 def test_a_wholly_bad_file_is_one_error(tmp_path: Path, db: Path):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b'{"type": "user", "uuid"\n' * 300)
@@ -136,8 +149,15 @@ def test_lines_of_a_value_over_several_are_no_json_lines():
     messages = [json.dumps(message) for message in test_import_exchanges.TALK]
     data = ("[\n" + ",\n".join(messages) + "\n]\n").encode()
     assert tell_lines(lambda size: data[:size]) is None
+    alone = ('{"messages": [\n' + messages[2] + "\n]}\n").encode()
+    assert tell_lines(lambda size: alone[:size]) is None
     wrapped = ('{"messages": [\n' + ",\n".join(messages) + "\n]}\n").encode()
     assert tell_lines(lambda size: wrapped[:size]) is None
+
+
+def test_session_lines_inside_of_a_protobuf_are_its_content():
+    data = b"\n\x84\x01\n\x02" + as_lines(SAMPLES["claude-code"])
+    assert tell_lines(lambda size: data[:size]) is None
 
 
 def test_no_content_leaves_no_content(tmp_path: Path, db: Path):

@@ -132,7 +132,8 @@ class Codex:
             meta = self._metas[0] if self._metas else {}
             # A fork repeats what it came from, the heads of that too; the oldest names the conversation.
             oldest = self._metas[-1] if self._metas else {}
-            key = text_of(oldest.get("forked_from_id")) or text_of(oldest.get("id")) or f"{at}"
+            forked = text_of(oldest.get("forked_from_id"))
+            key = forked or text_of(oldest.get("id")) or f"{at}"
             session = text_of(meta.get("id"))
             run = SessionRun(
                 self._sink,
@@ -140,6 +141,8 @@ class Codex:
                 key,
                 begun=parse_time(meta.get("timestamp")) or at,
                 session_id=session,
+                # What a sub-agent was forked from, it shares with the one that started it.
+                agent="subagent" if "subagent" in inner(meta, "source") and not forked else None,
                 name=(session,) if session else (),
                 contents=self._contents,
             )

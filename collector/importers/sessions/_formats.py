@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ _HEADS = (64 << 10, 1 << 20, 16 << 20)
 # How far to look for what tells a format, where the first lines could be anybody's.
 _LOOK_AHEAD = 500
 _BAD_LINES = 3
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f]")  # in no text: what looks like lines stands in something else
 
 
 class _Reader(Protocol):
@@ -83,30 +85,34 @@ def session_format(name: str) -> SessionFormat | None:
     return _BY_NAME.get(name)
 
 
-def tell_lines(peek: Callable[[int], bytes]) -> SessionFormat | None:
-    """The format of a file in JSON lines, from its first lines; None: not JSON lines, or not ours."""
+def tell_lines(peek: Callable[[int], bytes], wanted: SessionFormat | None = None) -> SessionFormat | None:
+    """The format of a file in JSON lines, from its first lines; None: not JSON lines, or not ours.
+
+    `wanted`: the one that the user named; then more of the first lines may be bad.
+    """
     for size in _HEADS:
         head = peek(size)
         *lines, rest = head.split(b"\n", _LOOK_AHEAD)
         if len(head) < size:
             lines.append(rest)
         if lines or len(head) < size:
-            return _tell(lines)
+            return _tell(lines, _LOOK_AHEAD if wanted is not None else _BAD_LINES)
     return None
 
 
-def _tell(lines: list[bytes]) -> SessionFormat | None:
+def _tell(lines: list[bytes], most_bad: int) -> SessionFormat | None:
     bad = 0
     for raw in lines:
-        if not raw.strip():
+        line = raw.removeprefix(b"\xef\xbb\xbf").strip()
+        if not line:
             continue
-        # A line of a value that is printed over several is not to be taken for one that stands alone.
-        if not raw.lstrip(b"\xef\xbb\xbf \t").startswith(b'{"'):
+        # The beginning of a value that is printed over several lines.
+        if line.startswith(b"[") or (line.startswith(b"{") and line.endswith((b"{", b"[", b","))):
             return None
-        value = parse_line(raw)
+        value = parse_line(line)
         if not isinstance(value, dict):
             bad += 1
-            if bad > _BAD_LINES:
+            if bad > most_bad or _CONTROL.search(line):
                 return None
             continue
         for format in SESSION_FORMATS:
