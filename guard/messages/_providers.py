@@ -1,7 +1,8 @@
 """What each provider refuses, in one table, with the public source of each row.
 
 A rule is off where nobody has shown that the provider enforces it. A source is an issue or pull request
-on GitHub (`owner/repo/issues/n`) that quotes the provider's answer, or the provider's own documentation.
+on GitHub (`owner/repo/issues/n`) that quotes the provider's answer or tells of it, or the provider's own
+documentation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from ._rules import Rule, rule_class
+from ._rules import Rule
 from ._words import ErrorClass, MessageFormat
 
 __all__ = ["PROVIDERS", "ProviderRules"]
@@ -127,29 +128,29 @@ _PLACE = (_R.MISPLACED_RESULT, _R.SPLIT_TURN)
 
 _OPENAI_CHAT: Mapping[tuple[Rule, ...] | Rule, Iterable[str]] = {
     (*_MISSING, *_PLACE): ("minoism/freecc/issues/2", "aliasrobotics/cai/issues/111"),
-    _ORPHAN: (
+    _R.ORPHAN_RESULT: (
         "miurla/morphic/issues/136",
         "smarter-sh/smarter/issues/264",
         "run-llama/llama_index/issues/10493",
-        "dapr/dapr-agents/issues/145",
     ),
+    (_R.UNKNOWN_RESULT_ID, _R.ID_SPELLING): ("dapr/dapr-agents/issues/145",),
     (_R.DUPLICATE_RESULT, _R.UNIQUE_IN_TURN): (
         "agno-agi/agno/issues/5116",
         "fatwang2/search2ai/issues/30",
         "anomalyco/opencode/issues/1211",
     ),
     _R.EMPTY_TOOL_CALLS: ("openai/openai-node/pull/1341", "chatboxai/chatbox/issues/2079"),
-    (_R.ID_PRESENT, _R.ID_SPELLING): ("langchain-ai/langchain/issues/22600", "vercel/ai/issues/2178"),
+    _R.ID_PRESENT: ("langchain-ai/langchain/issues/22600", "vercel/ai/issues/2178"),
     _R.ID_MAX_40: ("vercel/ai/issues/5171", "camel-ai/camel/issues/2215", "BerriAI/litellm/issues/17343"),
     _R.ASSISTANT_NULL: ("run-llama/llama_index/pull/17921", "vercel/ai/pull/13744"),
 }
 _OPENAI_RESPONSES: Mapping[tuple[Rule, ...] | Rule, Iterable[str]] = {
     _MISSING: ("lace-ai/gai/pull/49", "jeffdafoe/llm-memory-api/pull/179"),
-    _ORPHAN: ("continuedev/continue/issues/10092", "leookun/cursor-byok/issues/307"),
+    (*_ORPHAN, _R.ID_SPELLING): ("continuedev/continue/issues/10092", "leookun/cursor-byok/issues/307"),
     (_R.UNIQUE_IN_TURN, _R.DUPLICATE_RESULT): ("earendil-works/pi/issues/9057",),
     _R.ITEM_ID_UNIQUE: ("vercel/ai/issues/13307", "vercel/ai/issues/7883", "MacPaw/OpenAI/issues/432"),
     _R.ITEM_ID_PREFIX: ("nodetool-ai/nodetool/pull/4252",),
-    (_R.ID_PRESENT, _R.ID_SPELLING): ("craft-ai-agents/craft-agents-oss/issues/613",),
+    _R.ID_PRESENT: ("craft-ai-agents/craft-agents-oss/issues/613",),
     _R.ID_MAX_64: ("experientiallabs/experiential/pull/801",),
     _R.REASONING_FOLLOWED: ("continuedev/continue/issues/8933", "vercel/ai/issues/7099"),
 }
@@ -281,13 +282,16 @@ _ROWS = (
                 "agno-agi/agno/issues/3105",
                 "bytedance/deer-flow/issues/2809",
             ),
-            _ORPHAN: ("FoundationAgents/OpenManus/issues/744", "qwersyk/Newelle/issues/425"),
+            (*_ORPHAN, _R.ID_SPELLING): (
+                "FoundationAgents/OpenManus/issues/744",
+                "qwersyk/Newelle/issues/425",
+            ),
             (_R.DUPLICATE_RESULT, _R.UNIQUE_IN_TURN): ("NousResearch/hermes-agent/issues/58327",),
             _R.BLANK_ID_TWICE: (
                 "craft-ai-agents/craft-agents-oss/issues/621",
                 "craft-ai-agents/craft-agents-oss/issues/630",
             ),
-            (_R.ID_PRESENT, _R.ID_SPELLING): ("EKKOLearnAI/hermes-studio/issues/323",),
+            _R.ID_PRESENT: ("EKKOLearnAI/hermes-studio/issues/323",),
             _R.EMPTY_TOOL_CALLS: (
                 "NousResearch/hermes-agent/issues/84365",
                 "NousResearch/hermes-agent/issues/74101",
@@ -463,10 +467,3 @@ _ROWS = (
 )
 
 PROVIDERS: Mapping[str, ProviderRules] = MappingProxyType({row.name: row for row in _ROWS})
-
-
-def providers_reporting(error_class: ErrorClass) -> tuple[str, ...]:
-    """The providers with a rule of that class."""
-    return tuple(
-        name for name, row in PROVIDERS.items() if any(rule_class(r) is error_class for r in row.rules)
-    )
