@@ -1,4 +1,4 @@
-"""OTLP/HTTP ingest, durable before the answer.
+"""OTLP ingest by HTTP and gRPC, durable before the answer.
 
 Four client processes against one server process. Baseline in the same run: a server that reads the body and
 answers, without looking at it or keeping it.
@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import grpc
 import uvicorn
 from bench_on_end import Collecting, tool_call, tracer_of
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -25,6 +26,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from loopscope.collector import Folder, Spool, Store, otlp_app
+from loopscope.collector._grpc_receiver import GrpcReceiver
+from loopscope.collector._intake import Intake
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -35,6 +38,12 @@ def nothing() -> Starlette:
         return Response(b"", media_type="application/x-protobuf")
 
     return Starlette(routes=[Route("/v1/traces", take, methods=["POST"])])
+
+
+def run_grpc_server(db: str, port: int, ready) -> None:
+    with GrpcReceiver(Intake(db), port=port):
+        ready.set()
+        time.sleep(3600)
 
 
 def run_server(db: str | None, folds: bool, port: int, ready) -> None:
@@ -49,14 +58,35 @@ def run_server(db: str | None, folds: bool, port: int, ready) -> None:
         uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none")).run([sock])
 
 
-def run_client(port: int, spans: int, seconds: float, number: int, counts) -> None:
-    """POST the same batch, with span ids of its own each time, over one connection."""
+def batch(spans: int) -> tuple[bytes, list[bytes]]:
+    """A request, and the ids of its spans."""
     collecting = Collecting()
     tracer = tracer_of(collecting)
     for index in range(spans):
         tool_call(tracer, index)
     body = encode_spans(collecting.spans).SerializeToString()
-    ids = [span.context.span_id.to_bytes(8, "big") for span in collecting.spans]
+    return body, [span.context.span_id.to_bytes(8, "big") for span in collecting.spans]
+
+
+def run_grpc_client(port: int, spans: int, seconds: float, number: int, counts) -> None:
+    """The same over one channel."""
+    body, ids = batch(spans)
+    sent = 0
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if spans == 1:
+                fresh = os.urandom(8)
+                body, ids = body.replace(ids[0], fresh), [fresh]
+            export(body)
+            sent += spans
+    counts[number] = sent
+
+
+def run_client(port: int, spans: int, seconds: float, number: int, counts) -> None:
+    """POST the same batch, with span ids of its own each time, over one connection."""
+    body, ids = batch(spans)
     head = (
         f"POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-protobuf\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -82,16 +112,23 @@ def run_client(port: int, spans: int, seconds: float, number: int, counts) -> No
     counts[number] = sent
 
 
-def measure(db: Path | None, folds: bool, spans: int, seconds: float, clients: int) -> float:
-    """Spans a second, answered with 200."""
+def measure(
+    db: Path | None, folds: bool, spans: int, seconds: float, clients: int, by_grpc: bool = False
+) -> float:
+    """Spans a second, acknowledged."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     ready, counts = _spawn.Event(), _spawn.Array("q", clients)
-    server = _spawn.Process(target=run_server, args=(str(db) if db else None, folds, port, ready))
+    if by_grpc:
+        server = _spawn.Process(target=run_grpc_server, args=(str(db), port, ready))
+    else:
+        server = _spawn.Process(target=run_server, args=(str(db) if db else None, folds, port, ready))
     server.start()
     ready.wait()
     senders = [
-        _spawn.Process(target=run_client, args=(port, spans, seconds, number, counts))
+        _spawn.Process(
+            target=run_grpc_client if by_grpc else run_client, args=(port, spans, seconds, number, counts)
+        )
         for number in range(clients)
     ]
     for sender in senders:
@@ -113,9 +150,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             base = measure(None, False, spans, arguments.seconds, arguments.clients)
             print(f"  {'answers, keeps nothing':40} {base:9.0f} spans/s")
-            for label, folds in [("durable", False), ("durable, folding in the same process", True)]:
+            for label, folds in [
+                ("durable", False),
+                ("durable, folding in the same process", True),
+                ("durable, by gRPC", False),
+            ]:
                 db = Path(folder) / f"{label}.duckdb"
-                rate = measure(db, folds, spans, arguments.seconds, arguments.clients)
+                rate = measure(
+                    db, folds, spans, arguments.seconds, arguments.clients, by_grpc="gRPC" in label
+                )
                 print(f"  {label:40} {rate:9.0f} spans/s  {rate / base:5.2f} of it")
                 if not folds:
                     segments = Spool(db).pending()

@@ -128,7 +128,7 @@ class GrpcReceiver:
                 with intake.hold() as held:
                     held.add(len(body))
                     packing = "gzip" if body.startswith(_GZIP) else "identity"
-                    checked = intake.check(body, packing, "protobuf", signal)
+                    checked = intake.check(body, packing, "protobuf", signal, held)
                     intake.commit(signal, checked.payload).result()
             except RefusedError as refusal:
                 return self._refuse(context, _CODES[refusal.status], str(refusal))

@@ -34,6 +34,7 @@ __all__ = ["MAX_BODY_BYTES", "RETRY_AFTER", "TOKEN_VARIABLE", "Checked", "Encodi
 MAX_BODY_BYTES = 64 << 20  # of a request, as sent and as unpacked
 TOKEN_VARIABLE = "LOOPSCOPE_TOKEN"  # noqa: S105  a name
 RETRY_AFTER = 1  # seconds, said to a sender under pressure
+_STEP_BYTES = 1 << 20  # unpacked at a time
 _MAX_WAITING_BYTES = 256 << 20  # received and not yet on the disk
 
 Encoding = Literal["protobuf", "json"]
@@ -105,9 +106,9 @@ class Intake:
             413, f"the request is larger than {self.max_body_bytes} bytes; send smaller batches"
         )
 
-    def check(self, body: bytes, packing: str, encoding: Encoding, signal: Signal) -> Checked:
-        """From a body to what goes into the spool. Raises RefusedError."""
-        data = _unpack(body, packing, self)
+    def check(self, body: bytes, packing: str, encoding: Encoding, signal: Signal, held: Held) -> Checked:
+        """From a body to what goes into the spool. Raises RefusedError, OverloadedError."""
+        data = _unpack(body, packing, self, held)
         try:
             checked = _checked_json(data, signal) if encoding == "json" else _checked_protobuf(data, signal)
             if self._redact is not None:
@@ -159,8 +160,8 @@ class Held:
 # -- from a body to a payload ---------------------------------------------------------------------
 
 
-def _unpack(body: bytes, packing: str, intake: Intake) -> bytes:
-    """The body without its Content-Encoding, never more than the limit of it."""
+def _unpack(body: bytes, packing: str, intake: Intake, held: Held) -> bytes:
+    """The body without its Content-Encoding, never more than the limit of it; what it grows is held, too."""
     if packing in {"", "identity"}:
         return body
     bits = _WINDOW_BITS.get(packing)
@@ -174,13 +175,14 @@ def _unpack(body: bytes, packing: str, intake: Intake) -> bytes:
         while rest:  # a gzip body may have several members
             unpacker = zlib.decompressobj(bits)
             while not unpacker.eof:
-                chunk = unpacker.decompress(rest, limit - size + 1)
+                chunk = unpacker.decompress(rest, min(limit - size + 1, _STEP_BYTES))
+                held.add(len(chunk))
                 size += len(chunk)
                 if size > limit:
                     raise intake.too_large()
                 chunks.append(chunk)
                 rest = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-                if not rest and not unpacker.eof:
+                if not (chunk or rest or unpacker.eof):
                     raise RefusedError(400, f"the {packing} body ends in the middle")
     except zlib.error as error:
         raise RefusedError(400, f"the body is not {packing}: {error}") from error

@@ -32,7 +32,9 @@ from ._spool import Signal
 
 __all__ = ["MAX_BODY_BYTES", "http_app", "otlp_app"]
 
-_INLINE_BYTES = 64 << 10  # larger bodies are unpacked and checked beside the event loop
+# Larger bodies are unpacked and checked beside the event loop. Packed, 4 kB may be 4 MB.
+_INLINE_BYTES = 64 << 10
+_INLINE_PACKED_BYTES = 4 << 10
 
 _ENCODINGS: dict[str, Encoding] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 _MEDIA_TYPES = {encoding: media_type for media_type, encoding in _ENCODINGS.items()}
@@ -89,8 +91,9 @@ def http_app(intake: Intake, *, loopback_only: bool) -> Starlette:
                 with intake.hold() as held:
                     body = await _read(request, intake, held)
                     packing = request.headers.get("content-encoding", "identity").strip().lower()
-                    check = partial(intake.check, body, packing, encoding, signal)
-                    checked = await asyncio.to_thread(check) if len(body) > _INLINE_BYTES else check()
+                    check = partial(intake.check, body, packing, encoding, signal, held)
+                    few = _INLINE_BYTES if packing in {"", "identity"} else _INLINE_PACKED_BYTES
+                    checked = check() if len(body) <= few else await asyncio.to_thread(check)
                     await asyncio.wrap_future(intake.commit(signal, checked.payload))
             except RefusedError as refusal:
                 return _error(refusal.status, str(refusal), encoding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import sys
@@ -221,3 +222,25 @@ def test_logs_of_every_kind_of_body(client, db):
     body = logs_json_to_protobuf({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]})
     assert post(client, body, PROTOBUF, "/v1/logs").status_code == 200
     assert fold(Store(db)).logs == len(values)
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, (2 << 20) + 77])
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_bodies_are_unpacked_step_by_step_and_whole(tmp_path, size, level):
+    from loopscope.collector._intake import Intake, _unpack
+
+    intake = Intake(tmp_path / "traces.duckdb")
+    for data in (b"a" * size, (bytes(range(256)) * (size // 256 + 1))[:size]):
+        with intake.hold() as held:
+            assert _unpack(gzip.compress(data, level), "gzip", intake, held) == data
+
+
+def test_what_a_body_grows_to_counts_against_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("loopscope.collector._intake._MAX_WAITING_BYTES", 4 << 20)
+    client = Client(otlp_app(tmp_path / "traces.duckdb"))
+    bomb = gzip.compress(b"\0" * (8 << 20))
+    response = post(client, bomb, **{"content-encoding": "gzip"})
+    assert response.status_code == 503
+    assert "retry-after" in response.headers
+    body = traces_json_to_protobuf(traces(span(1)))
+    assert post(client, body).status_code == 200  # what was held was given back
