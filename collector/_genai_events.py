@@ -30,7 +30,7 @@ _CONTENT = frozenset({"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai
 
 
 def spans_of_lone_events(
-    trace_id: str, logs: Iterable[LogRecord], known: Container[str]
+    trace_id: str, logs: Iterable[LogRecord], known: Container[str | None]
 ) -> list[tuple[SpanRecord, list[LogRecord]]]:
     """A span for each request whose span is not in `known` (span ids), with the records that tell of it."""
     groups: dict[str, list[LogRecord]] = {}

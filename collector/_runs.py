@@ -10,7 +10,7 @@ from ._attributes import as_text, first_text, load, utf8
 from ._tree import Node
 from .dialects import Keys, Kind
 from .dialects.mcp import REQUEST_ID, SESSION
-from .dialects.openinference import METADATA, agent_name
+from .dialects.openinference import METADATA, agent_in_metadata, agent_name
 
 __all__ = ["RUN_ID", "Run", "Runs", "assign_scopes"]
 
@@ -47,6 +47,8 @@ def assign_scopes(nodes: Sequence[Node], tool_name: Any) -> None:
             node.run = node.run or parent.run
             node.agent = parent.agent
             node.agent_name = parent.agent_name
+        if METADATA in attributes:
+            node.agent_name = agent_in_metadata(node.span) or node.agent_name
         kind = node.kind
         if kind is Kind.AGENT:
             _enter_agent(node, parent)

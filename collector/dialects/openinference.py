@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._attributes import as_text, load, utf8
 from .._records import SpanRecord
 from ._model import Dialect, Kind
 
@@ -55,6 +56,16 @@ TOOL_PARAMETERS = "tool.parameters"
 INPUT_MESSAGES = "llm.input_messages."
 OUTPUT_MESSAGES = "llm.output_messages."
 METADATA = "metadata"
+_AGENT_IN_METADATA = "lc_agent_name"
+
+
+def agent_in_metadata(span: SpanRecord) -> str | None:
+    """The agent that LangChain names in its metadata, and nowhere else."""
+    metadata = span.attributes.get(METADATA)
+    if not isinstance(metadata, str) or f'"{_AGENT_IN_METADATA}"' not in metadata:
+        return None
+    values = load(metadata)
+    return utf8(as_text(values.get(_AGENT_IN_METADATA))) if isinstance(values, dict) else None
 
 
 def agent_name(span: SpanRecord) -> str | None:

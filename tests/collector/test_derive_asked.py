@@ -62,7 +62,7 @@ def test_equal_calls_without_spans_share_a_scope() -> None:
 def test_a_call_with_a_span_is_one_call() -> None:
     root = agent()
     first, second = conversation(asks("a"), answers("a", "found"), {"role": "assistant"}, parent=root)
-    run = tool(call_id="a", result="found", parent=root, at=(first.end_ns / 1e9, 0))
+    run = tool(call_id="a", result="found", parent=root)
     run.start_ns, run.end_ns = first.end_ns or 0, second.start_ns
     (call,) = calls_of(root, first, run, second)
     assert (call.span_id, call.position) == (run.span_id, 0)

@@ -266,8 +266,8 @@ def test_dropped_attributes_make_content_truncated() -> None:
 @pytest.mark.parametrize(
     ("result", "state"),
     [
-        ("x" * 1024, "truncated"),
-        ("x" * 1023, "full"),
+        ("x" * 1024, "full"),  # a round length alone is chance
+        ("[warn] " + "x" * 505, "full"),  # and so it is in brackets
         ('{"a": "' + "x" * 493, "truncated"),  # 500 characters of JSON that stops in the middle
         ('{"a": "' + "x" * 491 + '"}', "full"),  # 500 characters, whole
         ("x" * 300 + "...[TRUNCATED: original length 9000]", "truncated"),
@@ -281,6 +281,15 @@ def test_cut_values_are_recognised(result: str, state: str) -> None:
 
 def test_a_round_length_beside_a_longer_value_is_chance() -> None:
     assert call_of(tool(arguments="y" * 2000, result="x" * 1024)).content_state == "full"
+
+
+def test_two_longest_values_of_one_round_length_are_cut() -> None:
+    assert call_of(tool(arguments="y" * 1024, result="x" * 1024)).content_state == "truncated"
+    assert call_of(tool(arguments="y" * 1024, result="x" * 1023)).content_state == "full"
+    twice = tool(arguments="y", result="x" * 1024, attrs={"output.value": "x" * 1024})
+    assert call_of(twice).content_state == "full"  # one text under two keys
+    apart = tool(arguments="y", result="x" * 1000, attrs={"tool.description": "z" * 1000})
+    assert call_of(apart).content_state == "truncated"
 
 
 # -- failures ---------------------------------------------------------------------------------------

@@ -198,3 +198,19 @@ def test_spans_of_several_traces_do_not_mix() -> None:
     derived = derive_trace(calls).tool_calls
     assert [c.run_id for c in derived] == [TRACE, "f" * 32]
     assert [c.seq for c in derived] == [1, 1]
+
+
+def test_the_agent_that_only_metadata_names() -> None:
+    langchain = "openinference.instrumentation.langchain"
+    metadata = '{"lc_agent_name": "support", "session_id": "s"}'
+    root = span(
+        "model", attrs={"openinference.span.kind": "CHAIN", "metadata": metadata}, scope_name=langchain
+    )
+    call = tool(parent=root)
+    other = tool("fetch", parent=root, attrs={"metadata": '{"lc_agent_name": "worker"}'})
+    named = tool("named", parent=root, attrs={"gen_ai.agent.name": "own"})
+    odd = tool("odd", attrs={"metadata": '["lc_agent_name"]'})
+    calls = {c.tool_name: c for c in derive_trace([root, call, other, named, odd]).tool_calls}
+    names = {name: c.agent_name for name, c in calls.items()}
+    assert names == {"search": "support", "fetch": "worker", "named": "own", "odd": None}
+    assert {c.run_id for c in calls.values()} == {"conversation:s"}
