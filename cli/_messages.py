@@ -92,12 +92,18 @@ def sanitize(
 
     _known_format(message_format)
     _known_provider(provider)
+    if reload and provider:
+        raise LoopscopeError(
+            "--reload and --provider: one at a time; repair the saved session first, then sanitize what came out"
+        )
     rows: list[dict[str, Any]] = []
     documents: list[Any] = []
     lines = False
     for history in _histories(source):
         lines = lines or history.line is not None
-        options: dict[str, Any] = {"format": message_format, "provider": provider}
+        options: dict[str, Any] = {"format": message_format}
+        if not reload:
+            options["provider"] = provider
         if pending:
             options["pending_call_ids"] = tuple(pending)
         if history.previous_response_id:

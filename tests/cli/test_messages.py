@@ -82,7 +82,12 @@ def test_a_pending_call_gets_no_stub(run, file):
 def test_reload_prunes_what_nothing_answered(run, file):
     history = [*ASKED, {"role": "user", "content": "more"}]
     done = run("sanitize", file(history), "--reload")
-    assert json.loads(done.out) == [{"role": "user", "content": "q\n\nmore"}]
+    assert json.loads(done.out) == [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "so"},
+        {"role": "user", "content": "more"},
+    ]
+    assert "dropped_unpaired_call" in done.err
 
 
 def test_a_provider_of_its_own_rules(run, file):
@@ -122,6 +127,7 @@ def test_lint_of_every_provider_names_those_that_refuse(run, file):
             "--provider 'nobody': no rules are known; choose one of",
         ),
         (("sanitize", "{good}", "--message-format", "xml"), "choose one of openai-chat"),
+        (("sanitize", "{good}", "--reload", "--provider", "openai"), "one at a time"),
     ],
 )
 def test_bad_input_is_one_line(run, file, args, says):
