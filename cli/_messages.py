@@ -94,7 +94,7 @@ def sanitize(
     _known_provider(provider)
     if reload and provider:
         raise LoopscopeError(
-            "--reload and --provider: one at a time; repair the saved session first, then sanitize what came out"
+            "--reload and --provider: one at a time; repair the session first, then sanitize what came out"
         )
     rows: list[dict[str, Any]] = []
     documents: list[Any] = []
