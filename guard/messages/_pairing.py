@@ -7,8 +7,9 @@ is linear in the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from .._canonical import canonical_arguments
@@ -73,9 +74,11 @@ class _Group:
 class Pairs:
     """A history taken apart into calls and results, and paired."""
 
-    def __init__(self, messages: list[Message], form: Format, history: list[Message] | None = None) -> None:
+    def __init__(
+        self, messages: list[Message], form: Format, before: Callable[[], Iterable[Message]] = tuple
+    ) -> None:
         self.messages, self.form = messages, form
-        self._history = messages if history is None else history  # the whole, of which these are the end
+        self._before = before  # the messages before these, for the rare case that they are needed
         self.turns: list[Turn] = []
         self.founds: list[Found] = []
         self.lone: list[Found] = []  # results that no earlier call took
@@ -324,7 +327,7 @@ class Pairs:
         if self._taken is None:
             self._taken = {
                 one
-                for message in self._history
+                for message in chain(self._before(), self.messages)
                 for block in message.blocks
                 if isinstance(block, (Call, Result))
                 for one in block.ids
@@ -345,12 +348,18 @@ def pair(
     return _settled(pairs, keep_orphans, log, pending)
 
 
-def pair_end(messages: list[Message], start: int, form: Format, log: Log, pending: Set[str]) -> Pairs | None:
-    """`pair` for the messages from `start` on, where all before is whole (`whole_until`).
+def pair_end(
+    messages: list[Message],
+    before: Callable[[], Iterable[Message]],
+    form: Format,
+    log: Log,
+    pending: Set[str],
+) -> Pairs | None:
+    """`pair` for the end of a history, where all before is whole (`whole_until`).
 
     None where a result of the end may have to do with a call before: then the whole is to be paired.
     """
-    pairs = Pairs(messages[start:], form, messages)
+    pairs = Pairs(messages, form, before)
     pairs.match_turns()
     return None if pairs.lone else _settled(pairs, False, log, pending)
 

@@ -94,7 +94,7 @@ class _Builder:
                 if before not in gone:
                     self._edit(before, 0, None)
                     why = "dropped a reasoning item with the call that it led to"
-                    kind = RepairKind.DROPPED_UNPAIRED_CALL
+                    kind = RepairKind.DROPPED_REASONING
                     self.log.add(
                         kind, self.messages[before], self.pairs.form.item_id(self.messages[before]), why
                     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -68,25 +68,31 @@ def _sanitized(
     pending: frozenset[str],
     previous_response_id: str | None,
 ) -> SanitizeResult:
-    whole = SanitizeResult(given, (), form.name, tuple(range(len(given))))
     parsed: list[Message] = []
+    start = 0  # all before is whole and stays
     if rules is None:
         read = map(form.read, given, count())
-        # The messages of a long history are let go, and read again if it is not whole.
-        start = whole_until(read if len(given) >= _LONG else _kept(read, parsed), form, pending)
-        if start is None:
-            return whole
-        parsed += map(form.read, given[len(parsed) :], count(len(parsed)))
-        log = Log()
-        done = _paired(parsed, start, form, pending, previous_response_id, log)
+        # The messages of a long history are let go, and read again as far as it is not whole.
+        until = whole_until(read if len(given) >= _LONG else _kept(read, parsed), form, pending)
+        if until is None:
+            return SanitizeResult(given, (), form.name, tuple(range(len(given))))
+        log, done = Log(), None
+        if until > len(given) // 2:
+            start = until
+            end = list(map(form.read, given[start:], count(start)))
+            done = _end_paired(end, lambda: map(form.read, given[:start], count()), form, pending, log)
+        if done is None:
+            start = 0
+            parsed += map(form.read, given[len(parsed) :], count(len(parsed)))
+            done = _paired(parsed, form, pending, previous_response_id, log)
         repairs = sorted(log.repairs, key=_by_place)
     else:
         parsed = list(map(form.read, given, count()))
         done, repairs = sanitize_parsed(parsed, form, rules, pending, previous_response_id)
     if not repairs:
-        return whole
-    origins = tuple([message.index for message in done])
-    return SanitizeResult(list(map(form.write, done)), tuple(repairs), form.name, origins)
+        return SanitizeResult(given, (), form.name, tuple(range(len(given))))
+    origins = (*range(start), *[message.index for message in done])
+    return SanitizeResult([*given[:start], *map(form.write, done)], tuple(repairs), form.name, origins)
 
 
 def _kept(messages: Iterable[Message], kept: list[Message]) -> Iterator[Message]:
@@ -109,7 +115,11 @@ def sanitize_parsed(
     pending = _stripped(pending_call_ids)
     start = whole_until(done, form, pending)
     if start is not None:
-        done = _paired(done, start, form, pending, previous_response_id, log)
+        end = None
+        if start > len(done) // 2:
+            end = _end_paired(done[start:], lambda: done[:start], form, pending, log)
+        whole = [] if end is None else done[:start]
+        done = whole + (end if end is not None else _paired(done, form, pending, previous_response_id, log))
     if rules is not None:
         from ._provider_repairs import apply_provider_rules
 
@@ -119,24 +129,29 @@ def sanitize_parsed(
 
 
 def _paired(
-    messages: list[Message],
-    start: int,
-    form: Format,
-    pending: frozenset[str],
-    previous_response_id: str | None,
-    log: Log,
+    messages: list[Message], form: Format, pending: frozenset[str], previous_response_id: str | None, log: Log
 ) -> list[Message]:
-    """What is to be repaired whoever the provider is. All before `start` is whole."""
-    if start > len(messages) // 2:  # else little is saved, and lost where the whole is needed after all
-        mine = Log()
-        end = without_empty_calls(_known_roles(messages[start:], form, mine), mine)
-        pairs = pair_end([*messages[:start], *end], start, form, mine, pending)
-        if pairs is not None:
-            log.repairs += mine.repairs
-            return messages[:start] + _placed(pairs, form, pending, log)
+    """What is to be repaired whoever the provider is."""
     done = without_empty_calls(_known_roles(messages, form, log), log)
     stored = previous_response_id is not None or has_references(done)
     pairs = pair(done, form, form.placement == "anywhere" and stored, log, pending)
+    return _placed(pairs, form, pending, log)
+
+
+def _end_paired(
+    end: list[Message],
+    before: Callable[[], Iterable[Message]],
+    form: Format,
+    pending: frozenset[str],
+    log: Log,
+) -> list[Message] | None:
+    """The same for the end of a history that is whole before; None where the whole of it is needed."""
+    mine = Log()
+    done = without_empty_calls(_known_roles(end, form, mine), mine)
+    pairs = pair_end(done, before, form, mine, pending)
+    if pairs is None:
+        return None
+    log.repairs += mine.repairs
     return _placed(pairs, form, pending, log)
 
 

@@ -354,7 +354,7 @@ def test_responses_reasoning_goes_with_the_call_it_led_to():
     ]
     result = sanitized(items)
     assert result.messages == [*items[:3], items[5]]
-    assert kinds(result) == ["dropped_unpaired_call", "dropped_unpaired_call"]
+    assert kinds(result) == ["dropped_reasoning", "dropped_unpaired_call"]
 
 
 def test_responses_a_replayed_response_is_one_response():
