@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ._formats import detect_format, format_of
@@ -78,15 +79,13 @@ def refusing_providers(broken: Collection[Rule]) -> dict[str, tuple[Rule, ...]]:
 
     Rules that depend on the model that is served are left out: without a model nothing is known of them.
     """
-    if not broken:
-        return {}
-    seen = frozenset(broken)
-    answer = {}
-    for name, row in PROVIDERS.items():
-        hit = (row.rules - row.unsure) & seen
-        if hit:
-            answer[name] = tuple(sorted(hit))
-    return answer
+    return dict(_refusing(frozenset(broken)))
+
+
+@lru_cache(maxsize=1024)
+def _refusing(broken: frozenset[Rule]) -> tuple[tuple[str, tuple[Rule, ...]], ...]:
+    hits = ((name, (row.rules - row.unsure) & broken) for name, row in PROVIDERS.items())
+    return tuple((name, tuple(sorted(hit))) for name, hit in hits if hit)
 
 
 def _detail(finding: Finding) -> str:

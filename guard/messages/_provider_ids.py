@@ -59,6 +59,7 @@ class _Ids:
         self.once = Rule.UNIQUE_IN_HISTORY in rules.rules
         self.in_turn = self.once or Rule.UNIQUE_IN_TURN in rules.rules
         self.given: dict[str, str] = {}  # id on the wire → the one it got first
+        self.next: dict[str, int] = {}  # the number that the next name of a kind is tried with
         self.owner: dict[str, str] = {}  # id given, stripped → id on the wire that has it
 
     def fits(self, text: str) -> bool:
@@ -89,9 +90,9 @@ class _Ids:
         if head:
             yield head  # of `A|B`: the call's own part
         if Rule.ID_MISTRAL in self.rules:
-            number = 0
             while True:
-                number += 1
+                number = self.next.get(bare, 1)
+                self.next[bare] = number + 1
                 yield _nine(f"{bare}\0{number}")
         plain_text = "".join(one if one in _WORD else "_" for one in (head or bare)) or "call"
         if Rule.ID_WORD not in self.rules and Rule.ID_BEDROCK in self.rules:
@@ -103,9 +104,9 @@ class _Ids:
             mark = blake2b(bare.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
             plain_text = f"{plain_text[: limit - len(mark) - 5]}_{mark}"
         yield plain_text
-        number = 1
         while True:
-            number += 1
+            number = self.next.get(plain_text, 2)
+            self.next[plain_text] = number + 1
             mark = f"_d{number}"
             yield plain_text[: limit - len(mark)] + mark
 

@@ -62,7 +62,8 @@ class HistoryScan:
         self._deferred: list[Finding] = []  # hold unless the message they are about is the last one
         # The turn at hand: the calls since results, a user or a system message came last.
         self._turn: list[_Open] = []
-        self._by_id: dict[str, list[_Open]] = {}
+        self._by_id: dict[str, list[_Open]] = {}  # those without a result
+        self._answered: set[str] = set()
         self._keyless: list[_Open] = []
         self._turn_last = -1  # the last assistant message of it
         self._run_open = False  # results of it may follow here
@@ -282,7 +283,7 @@ class HistoryScan:
         self._run_last = index
         found = self._match(result)
         if found is None:
-            repeats = any(one.answered for text in result.ids for one in self._by_id.get(text, ()))
+            repeats = not self._answered.isdisjoint(result.ids)
             if repeats and not self._items:
                 self._found.append(Finding(Rule.DUPLICATE_RESULT, index, text))
             elif repeats:
@@ -294,6 +295,9 @@ class HistoryScan:
             return
         self._run_results += 1
         found.answered = True
+        for one in found.call.ids:
+            self._by_id[one].remove(found)
+        self._answered.update(found.call.ids)
         if found.index != self._turn_last and not self._items:
             self._found.append(Finding(Rule.SPLIT_TURN, index, text))
         call = found.call
@@ -307,8 +311,6 @@ class HistoryScan:
         best: _Open | None = None
         for text in result.ids:
             for one in self._by_id.get(text, ()):
-                if one.answered:
-                    continue
                 if self._items or one.index == self._turn_last:
                     return one
                 if best is None or one.index > best.index:
@@ -336,6 +338,8 @@ class HistoryScan:
 
     def _new_turn(self) -> None:
         self._turn, self._by_id, self._keyless, self._run_results = [], {}, [], 0
+        if self._answered:
+            self._answered = set()
 
     def _closed(self) -> tuple[list[Finding], list[tuple[_Open, bool]]]:
         """If nothing follows the turn at hand: what is wrong with its number of results; calls without."""
