@@ -77,6 +77,10 @@ def judge(history: History, refusal: ProviderError, rules: ProviderRules) -> Jud
     if doubt:
         return Judgement("undetermined", doubt, call_id=call_id, fault=("named", str(wanted), named))
     rules, found, note = _faults(history, rules, wanted, named)
+    if named:
+        of_these = [violation for violation in found if violation.call_id and _names(named, violation)]
+        # Another call's fault is no reason for what is said of these.
+        found = of_these or ([] if all(_paired(history, name) for name in named) else found)
     if not found:
         return _nothing_found(history, rules, wanted, named)
     first = min(found, key=lambda violation: violation.message_index)

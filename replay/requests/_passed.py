@@ -55,7 +55,7 @@ class Passed:
     not_recorded: int = 0
     without_ids: int = 0
     waiting: int = 0
-    against_rules: int = 0  # succeeded although our rules say that their own provider refuses them
+    against_rules: int = 0  # not judged: our rules say that their own provider refuses them
     broken: int = 0
     latent: int = 0
     risks: list[ProviderRisk] = field(default_factory=list)
@@ -259,25 +259,25 @@ def _count(
         elif facts.state == "without_ids":
             passed.without_ids += requests
         else:
-            passed.checked += requests
             rules = resolve(provider, model)
             own = rules.family if rules else None
+            if any(name == own for name, _ in facts.refused):
+                # It was accepted: what was recorded is not what was sent, or the rule is too strict.
+                passed.against_rules += requests
+                continue
+            passed.checked += requests
             if facts.repairs:
                 passed.broken += requests
-                broken[(number, messages)] = facts.reason
-                if own in facts.dirty:
-                    broken[(number, messages)] += (
-                        f" What it makes of it {rules.title if rules else own} would refuse."
-                    )
-            others = {name for name, _ in facts.refused if name != own}
-            passed.against_rules += requests if any(name == own for name, _ in facts.refused) else 0
-            passed.latent += requests if others else 0
-            for name in others:
+                more = (
+                    f" What comes of it {rules.title} would refuse." if rules and own in facts.dirty else ""
+                )
+                broken[(number, messages)] = facts.reason + more
+            passed.latent += requests if facts.refused else 0
+            for name in {name for name, _ in facts.refused}:
                 risks[name] += requests
                 samples.setdefault(name, (number, messages))
             for name, error_class in facts.refused:
-                if name != own:
-                    classes.setdefault(name, Counter())[error_class] += requests
+                classes.setdefault(name, Counter())[error_class] += requests
     passed.broken_requests = _broken(con, broken, known, filters)
     where = _samples(con, samples, filters)
     passed.risks = [

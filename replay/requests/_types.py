@@ -68,11 +68,11 @@ class RequestCoverage:
     failed_without_messages: int = 0
     failed_truncated: int = 0
     passed: int = 0  # requests that succeeded
-    passed_checked: int | None = None  # … whose history was checked (broken, latent); None: not asked for
+    passed_checked: int | None = None  # … whose history was judged (broken, latent); None: not asked for
     passed_not_recorded: int | None = None  # … without messages, or truncated, or with messages left empty
     passed_without_ids: int | None = None  # … whose calls or results were recorded without ids
     passed_waiting: int | None = None  # … not looked at yet: the time allowed was over
-    passed_against_rules: int | None = None  # … although our rules say that their own provider refuses them
+    passed_against_rules: int | None = None  # … not judged: by our rules their own provider refuses them
     dialects: tuple[RequestDialectCoverage, ...] = ()
 
 

@@ -74,6 +74,12 @@ def test_an_orphan_is_dropped() -> None:
         (ROUND, DUPLICATE.format("call_bbbb"), "names call_bbbb, which the recorded messages do not hold"),
         (ROUND, MISSING.format("call_zzzz"), "names call_zzzz, which"),
         (ROUND, MISSING.format("call_aaaa"), "as recorded call and result stand together"),
+        # Another call's fault is no reason for what is said of this one.
+        (
+            [*ROUND, asks("call_bbbb"), says("user", "hello?")],
+            MISSING.format("call_aaaa"),
+            "as recorded call and result stand together",
+        ),
         ([USER, {"role": "assistant"}, gives("call_aaaa")], ORPHAN, "only the role was recorded"),
         (
             [USER, {"role": "assistant", "parts": []}, gives("call_aaaa")],

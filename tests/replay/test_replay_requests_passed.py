@@ -25,6 +25,7 @@ from loopscope.replay.requests._passed import Chain, HistoryFacts
 
 USER = says("user", "where is my refund?")
 ROUND = [USER, asks("callaaaaa"), gives("callaaaaa")]  # an id that Mistral takes, too
+ODD = [USER, asks("callaaaaa", name="multi_tool_use.parallel"), gives("callaaaaa")]
 
 
 def test_a_sound_history_is_neither_broken_nor_latent() -> None:
@@ -34,13 +35,21 @@ def test_a_sound_history_is_neither_broken_nor_latent() -> None:
 
 
 def test_broken_names_the_repair_and_the_request() -> None:
-    found = analysed(
-        sent([*ROUND, says("user", "and?"), gives("callaaaaa", "late")], at=1), sent(ROUND, at=2)
-    )
+    found = analysed(sent(ODD, at=1), sent(ROUND, at=2))
     (broken,) = found.broken
-    assert (found.totals.broken, broken.repairs, broken.messages) == (1, ("dropped_duplicate_result",), 5)
+    assert (found.totals.broken, broken.repairs, broken.messages) == (1, ("fixed_function_name",), 3)
     assert (broken.provider, broken.dialect, broken.run_id) == ("openai", "otel_genai", "run-1")
-    assert found.coverage.passed_against_rules == 1  # OpenAI is said to refuse it, and it did not
+    assert "multi_tool_use.parallel" in broken.reason
+    assert (found.coverage.passed_checked, found.coverage.passed_against_rules) == (2, 0)
+
+
+def test_what_the_own_provider_is_said_to_refuse_and_did_not_is_not_judged() -> None:
+    late = [*ROUND, says("user", "and?"), gives("callaaaaa", "late")]
+    found = analysed(sent(late, at=1))
+    assert (found.totals.broken, found.totals.latent, found.by_provider) == (0, 0, ())
+    assert (found.coverage.passed_checked, found.coverage.passed_against_rules) == (0, 1)
+    # Of a provider that is not known nothing speaks against it.
+    assert analysed(sent(late, at=1, provider="acme", model="acme-1")).totals.broken == 1
 
 
 def test_latent_counts_requests_by_provider_and_class_without_the_own() -> None:
@@ -95,7 +104,8 @@ def test_cut_recordings_are_not_checked() -> None:
 def test_turns_recorded_item_by_item_are_not_broken() -> None:
     items = [USER, asks("callaaaaa"), asks("callbbbbb"), gives("callaaaaa"), gives("callbbbbb")]
     assert analysed(sent(items, at=1)).totals.broken == 0
-    assert analysed(sent(items[:-1], at=1)).totals.broken == 1
+    assert analysed(sent(items, at=1)).coverage.passed_against_rules == 0
+    assert analysed(sent(items[:-1], at=1)).coverage.passed_against_rules == 1
 
 
 def test_same_histories_are_checked_once_and_counted_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +117,8 @@ def test_same_histories_are_checked_once_and_counted_each(monkeypatch: pytest.Mo
         return facts(self, keys)
 
     monkeypatch.setattr(Chain, "facts", counting)
-    orphan = [USER, gives("callaaaaa")]
-    found = analysed(*(sent(orphan, f"run-{number}", at=number) for number in range(5)))
-    assert (found.totals.broken, seen) == (5, [2])
+    found = analysed(*(sent(ODD, f"run-{number}", at=number) for number in range(5)))
+    assert (found.totals.broken, seen) == (5, [3])
 
 
 def _file(path: Path, *requests: Any) -> None:
@@ -160,7 +169,7 @@ def test_time_allowed_is_kept_and_the_rest_waits(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_filter_chooses_requests_and_not_facts() -> None:
-    con = database(requests=[sent([USER, gives("x")], "run-1", at=1), sent(ROUND, "run-2", at=2)])
+    con = database(requests=[sent(ODD, "run-1", at=1), sent(ROUND, "run-2", at=2)])
     assert asked(con, filters=Filters(run_ids=("run-2",))).totals.broken == 0
     assert asked(con, filters=Filters(run_ids=("run-1",))).totals.broken == 1
 
