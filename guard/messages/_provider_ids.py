@@ -43,9 +43,10 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 class _Asked:
     """A call that waits for its result."""
 
-    __slots__ = ("answered", "id", "turn")
+    __slots__ = ("answered", "id", "turn", "was")
 
-    def __init__(self, new_id: str, turn: int) -> None:
+    def __init__(self, was: str | None, new_id: str, turn: int) -> None:
+        self.was = was
         self.id = new_id
         self.turn = turn
         self.answered = False
@@ -139,7 +140,7 @@ def mend_ids(messages: list[Message], rules: ProviderRules, form: Format, log: L
             new: Block = block
             if type(block) is Call and not block.server and block.kind != "function_call":
                 new = _call(block, message, ids, in_turn, form, log)
-                asked = _Asked(new.id or "", turn)
+                asked = _Asked(block.id, new.id or "", turn)
                 for one in block.ids:  # under which its result looks for it
                     waiting.setdefault(one, []).append(asked)
             elif type(block) is Result and not block.server and block.kind != "function_call":
@@ -175,12 +176,10 @@ def _result(
     asked = _answered(result, waiting)
     if asked is None or asked.id == result.id:
         return result
-    variants = form.rename_result(result, asked.id)
-    if set(result.ids).isdisjoint(variants.ids):
-        return variants  # told with the call
-    why = f"spelled the id of this result as its call does, {log.quoted(asked.id)}"
-    log.add(RepairKind.REWROTE_ID, message, result.id, why)
-    return variants
+    if result.id != asked.was:  # else it was told with the call
+        why = f"spelled the id of this result as its call does, {log.quoted(asked.id)}"
+        log.add(RepairKind.REWROTE_ID, message, result.id, why)
+    return form.rename_result(result, asked.id)
 
 
 def _answered(result: Result, waiting: dict[str, list[_Asked]]) -> _Asked | None:

@@ -284,3 +284,50 @@ def test_only_what_is_wrong_is_touched():
     ]
     assert changed == [3, 4]
     assert json.dumps(history[3]).count("a:b") == 1
+
+
+def test_sdk_objects_are_mended_as_dicts_are_and_stay_untouched():
+    chat = pytest.importorskip("openai.types.chat")
+    made = chat.ChatCompletionMessage.model_validate(
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{**call("call_1|fc_1" + "0" * 40), "function": {"name": "f", "arguments": "{"}}],
+        }
+    )
+    before = made.model_dump()
+    key = made.tool_calls[0].id
+    for provider, kind in (
+        ("openai", "rewrote_id"),
+        ("dashscope", "repaired_arguments"),
+        ("xai", "filled_empty_content"),
+    ):
+        result = sanitize_messages([U, made, tool(key)], provider=provider)
+        assert kinds(result) == [kind]
+        assert lint_messages(result.messages, provider) == ()
+        assert made.model_dump() == before
+        assert result.messages[0] is U
+
+
+def test_sdk_items_of_a_response_lose_refused_ids_too():
+    responses = pytest.importorskip("openai.types.responses")
+    item = responses.ResponseFunctionToolCall(
+        type="function_call", id="call_a", call_id="a", name="f", arguments="{}"
+    )
+    output = {"type": "function_call_output", "call_id": "a", "output": "r"}
+    result = sanitize_messages([U, item, output], provider="openai")
+    assert result.messages[1] == {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    assert item.id == "call_a"
+
+
+def test_calls_that_are_still_running_stay_as_they_are():
+    history = [U, asks("123456789", "abcdefghi"), tool("123456789")]
+    result = sanitize_messages(history, provider="mistral", pending_call_ids=["abcdefghi"])
+    assert result.repairs == ()
+    assert lint_messages(result.messages, "mistral", pending_call_ids=["abcdefghi"]) == ()
+
+
+def test_results_of_calls_that_the_provider_keeps_stay():
+    history = [{"type": "function_call_output", "call_id": "k" * 70, "output": "r"}, U]
+    result = sanitize_messages(history, provider="openai", previous_response_id="resp_1")
+    assert result.messages == history

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,3 +152,14 @@ def test_a_fault_may_be_worded_as_another():
     for one in ErrorClass:
         assert one in row.reported_as(one)
     assert ErrorClass.ARGUMENTS_JSON not in row.reported_as(ErrorClass.MISSING_RESULT)
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]):
+    page = Path(__file__).resolve().parents[2] / "docs" / "providers.md"
+    text = page.read_text(encoding="utf-8")
+    example = text.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(example, str(page), "exec"), names)  # noqa: S102
+    assert capsys.readouterr().out.startswith("id_word 1 ")
+    assert names["result"].messages[1]["content"][0]["id"] == "a_1"
+    assert all(f"### {name}\n" in text for name in PROVIDERS)
