@@ -159,7 +159,7 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]):
     text = page.read_text(encoding="utf-8")
     example = text.partition("```python\n")[2].partition("```")[0]
     names: dict[str, Any] = {}
-    exec(compile(example, str(page), "exec"), names)  # noqa: S102
+    exec(compile(example, str(page), "exec"), names)
     assert capsys.readouterr().out.startswith("id_word 1 ")
     assert names["result"].messages[1]["content"][0]["id"] == "a_1"
     assert all(f"### {name}\n" in text for name in PROVIDERS)
