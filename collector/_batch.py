@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..guard import SpoolError
-from ._records import LogRecord, SpanRecord
+from ._records import COPIED_FROM, LogRecord, SpanRecord
 from ._rows import log_key, tidy_log, tidy_span
 from ._segment import Segment, Signal
 from ._spool import Spool
@@ -75,11 +75,12 @@ class Batch:
 def newer(span: SpanRecord, other: SpanRecord) -> bool:
     """Whether `span` replaces `other`, a version of the same span.
 
-    The ended one wins, then the later received. Two that were received in the same nanosecond are ordered by
-    what they say, so that the order in which segments are folded never matters.
+    The ended one wins, then what was recorded over what an export copied, then the later received. Two that
+    were received in the same nanosecond are ordered by what they say, so that the order in which segments are
+    folded never matters.
     """
-    mine = (span.end_ns is not None, span.received_ns)
-    theirs = (other.end_ns is not None, other.received_ns)
+    mine = (span.end_ns is not None, COPIED_FROM not in span.attributes, span.received_ns)
+    theirs = (other.end_ns is not None, COPIED_FROM not in other.attributes, other.received_ns)
     return mine > theirs if mine != theirs else _wording(span) > _wording(other)
 
 

@@ -11,7 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Derived", "LlmRequest", "LogRecord", "SpanEvent", "SpanLink", "SpanRecord", "ToolCall"]
+__all__ = [
+    "COPIED_FROM",
+    "Derived",
+    "LlmRequest",
+    "LogRecord",
+    "SpanEvent",
+    "SpanLink",
+    "SpanRecord",
+    "ToolCall",
+]
+
+# Attribute of a span that came by another tool's export, with the tool's name: less than what was recorded,
+# so that a version of the span without it is always preferred.
+COPIED_FROM = "loopscope.copied_from"
 
 
 @dataclass(slots=True)

@@ -56,7 +56,6 @@ class Spool:
         payloads: Iterable[tuple[Signal, bytes]],
         *,
         meta: dict[str, Any] | None = None,
-        received_ns: int | None = None,
     ) -> Path:
         """Write one segment; it is on the disk when this returns.
 
@@ -66,15 +65,13 @@ class Spool:
             meta: facts about the segment. Whole numbers under keys that start with "dropped" are added up in
                 the database, per `meta["service"]` (else per host and process): each counts what was lost
                 since the writer's last segment.
-            received_ns: when the records count as received, if not now: of two versions of a span the later
-                received one wins.
 
         Raises:
             SpoolError: the folder cannot be used or the disk is full; nothing was written.
         """
         self.prepare()
         now = time.time_ns()
-        data = encode_segment(payloads, received_ns=now if received_ns is None else received_ns, meta=meta)
+        data = encode_segment(payloads, received_ns=now, meta=meta)
         name = f"{now:020d}-{_host()}-{os.getpid()}-{next(self._count)}-{uuid.uuid4().hex}{_SUFFIX}"
         draft, final = self.path / f"{_TEMPORARY}{name}", self.path / name
         try:

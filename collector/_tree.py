@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ._records import SpanRecord
+from ._records import COPIED_FROM, SpanRecord
 from .dialects import Kind, classify
 from .dialects.pydantic_ai import SPAN_TYPE
 
@@ -93,11 +93,15 @@ def _start(span: SpanRecord) -> tuple[int, str]:
 
 
 def _newer(span: SpanRecord, other: SpanRecord) -> bool:
-    key = (span.end_ns is not None, span.received_ns, span.end_ns or 0, span.start_ns)
-    other_key = (other.end_ns is not None, other.received_ns, other.end_ns or 0, other.start_ns)
+    key, other_key = _age(span), _age(other)
     if key != other_key:
         return key > other_key
     return repr(span) > repr(other)  # same age, other content: any rule that ignores the order will do
+
+
+def _age(span: SpanRecord) -> tuple[bool, bool, int, int, int]:
+    recorded = COPIED_FROM not in span.attributes
+    return span.end_ns is not None, recorded, span.received_ns, span.end_ns or 0, span.start_ns
 
 
 def _walk(roots: list[Node], children: dict[str, list[Node]], seen: set[str]) -> list[Node]:

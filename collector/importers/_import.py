@@ -208,13 +208,9 @@ class _Importer:
         written: list[Path] = []
         report = self._report.files[number]
         meta = {"source": "import", "file": report.path.name[:200]}
-        own = json_format(report.format or "")
-        # What an export tells of a span is less than what was recorded of it. A time before all others, and
-        # still in the order of importing: the record wins over the export, a later export over an earlier.
-        received = time.time_ns() // 1000 if own is not None and own.copy else None
         try:
             for portion in stage.segments():
-                written.append(self._spool.write(portion, meta=meta, received_ns=received))
+                written.append(self._spool.write(portion, meta=meta))
                 self._segments[written[-1].name] = (number, sum(len(data) for _, data in portion))
         except BaseException:  # the disk is full, or the user had enough: as little as possible stays of it
             for path in written:

@@ -56,7 +56,7 @@ def matches_jaeger(value: Any) -> bool:
 
 def jaeger_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Part]:
     """Requests of a Jaeger export. Raises FormatError with the place of what is none."""
-    return request_parts(_spans(values, skipped))
+    return request_parts(_spans(values, skipped), "jaeger")
 
 
 def _spans(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[ExportedSpan]:

@@ -71,7 +71,7 @@ def _is_observation(value: Any) -> bool:
 
 def langfuse_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Part]:
     """Requests of a Langfuse export. Raises FormatError with the place of what is none."""
-    return request_parts(_spans(values, skipped))
+    return request_parts(_spans(values, skipped), "langfuse")
 
 
 def _spans(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[ExportedSpan]:

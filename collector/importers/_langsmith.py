@@ -49,7 +49,7 @@ def _is_run(value: Any) -> bool:
 
 def langsmith_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Part]:
     """Requests of a LangSmith export. Raises FormatError with the place of what is none."""
-    return request_parts(_spans(values, skipped))
+    return request_parts(_spans(values, skipped), "langsmith")
 
 
 def _spans(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[ExportedSpan]:

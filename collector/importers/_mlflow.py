@@ -49,7 +49,7 @@ def _spans_of(value: Any) -> list[Any] | None:
 
 def mlflow_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Part]:
     """Requests of an MLflow export. Raises FormatError with the place of what is none."""
-    return request_parts(_spans(values, skipped))
+    return request_parts(_spans(values, skipped), "mlflow")
 
 
 def _spans(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[ExportedSpan]:

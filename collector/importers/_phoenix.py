@@ -27,7 +27,7 @@ from ._spans import (
     trace_id_of,
 )
 
-__all__ = ["matches_console", "matches_phoenix", "phoenix_parts"]
+__all__ = ["console_parts", "matches_console", "matches_phoenix", "phoenix_parts"]
 
 _PREFIX = "attributes."
 _MAX_KEYS = 100_000
@@ -76,7 +76,12 @@ def _ids(row: Any) -> tuple[Any, Any] | None:
 
 def phoenix_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Part]:
     """Requests of a Phoenix export. Raises FormatError with the place of what is none."""
-    return request_parts(_spans(values))
+    return request_parts(_spans(values), "phoenix")
+
+
+def console_parts(values: Iterable[JsonValue], skipped: SkipList) -> Iterator[Part]:
+    """Requests of what a ConsoleSpanExporter printed. Raises FormatError with the place of what is none."""
+    return request_parts(_spans(values), "otel-console")
 
 
 def _spans(values: Iterable[JsonValue]) -> Iterator[ExportedSpan]:

@@ -22,7 +22,7 @@ from ._langsmith import langsmith_parts, matches_langsmith
 from ._mlflow import matches_mlflow, mlflow_parts
 from ._openhands import matches_openhands, openhands_parts
 from ._otlp import Part
-from ._phoenix import matches_console, matches_phoenix, phoenix_parts
+from ._phoenix import console_parts, matches_console, matches_phoenix, phoenix_parts
 from ._report import SkipList
 from ._swe_agent import (
     matches_mini_swe_agent,
@@ -44,18 +44,16 @@ class JsonFormat:
     matches: Callable[[Any], bool]
     # The requests of a file, of all its values. Raises FormatError with the place of what is wrong.
     parts: Callable[[Iterable[JsonValue], SkipList], Iterator[Part]]
-    # A copy of spans that may have come in as they were recorded, too: those win over the copy.
-    copy: bool = False
 
 
 # Asked in this order, before the plain formats: the first that matches has the file.
 JSON_FORMATS: tuple[JsonFormat, ...] = (
-    JsonFormat("langfuse", matches_langfuse, langfuse_parts, copy=True),
-    JsonFormat("langsmith", matches_langsmith, langsmith_parts, copy=True),
-    JsonFormat("mlflow", matches_mlflow, mlflow_parts, copy=True),
-    JsonFormat("otel-console", matches_console, phoenix_parts, copy=True),
-    JsonFormat("phoenix", matches_phoenix, phoenix_parts, copy=True),
-    JsonFormat("jaeger", matches_jaeger, jaeger_parts, copy=True),
+    JsonFormat("langfuse", matches_langfuse, langfuse_parts),
+    JsonFormat("langsmith", matches_langsmith, langsmith_parts),
+    JsonFormat("mlflow", matches_mlflow, mlflow_parts),
+    JsonFormat("otel-console", matches_console, console_parts),
+    JsonFormat("phoenix", matches_phoenix, phoenix_parts),
+    JsonFormat("jaeger", matches_jaeger, jaeger_parts),
     JsonFormat("atif", matches_atif, atif_parts),
     JsonFormat("openhands", matches_openhands, openhands_parts),
     JsonFormat("inspect", matches_inspect, inspect_parts),

@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
+from .._records import COPIED_FROM
 from ._clock import parse_time
 from ._otlp import Part, parts_of_request
 
@@ -75,10 +76,15 @@ class ExportedSpan:
     scope_version: str | None = None
 
 
-def request_parts(spans: Iterable[ExportedSpan]) -> Iterator[Part]:
-    """The spans as requests, in their order; those of one resource and scope lie together."""
+def request_parts(spans: Iterable[ExportedSpan], copied_from: str | None = None) -> Iterator[Part]:
+    """The spans as requests, in their order; those of one resource and scope lie together.
+
+    `copied_from`: the tool whose export they are; recorded versions of the same spans win over them.
+    """
     held: list[ExportedSpan] = []
     for span in spans:
+        if copied_from is not None:
+            span.attributes[COPIED_FROM] = copied_from
         held.append(span)
         if len(held) >= _SPANS_PER_REQUEST:
             yield from parts_of_request("traces", _request(held))
