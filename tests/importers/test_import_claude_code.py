@@ -63,6 +63,24 @@ def test_calls_have_the_outcome_that_the_file_flags():
     assert [call.call_id for call in found.calls] == [f"toolu_{number}" for number in range(6)]
 
 
+def test_calls_that_the_user_did_not_let_run():
+    log = Claude()
+    log.user("go")
+    refusal = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    for call_id, text in (("a", refusal), ("b", "[Request interrupted by user for tool use]")):
+        log.asks(f"msg_{call_id}", call_id, "Bash", {"command": "rm"})
+        log.result(call_id, text, failed=True)
+    # In a result that is none of Claude Code's own, the same words say nothing.
+    log.asks("msg_c", "c", "Read", {"file_path": "notes"})
+    log.result("c", refusal, failed=False)
+    found = read("claude-code", log.entries)
+    assert [(call.outcome, call.error_kind) for call in found.calls] == [
+        ("general_tool_error", "denied"),
+        ("general_tool_error", "cancelled"),
+        ("success", None),
+    ]
+
+
 def test_lines_of_one_answer_are_one_request():
     log = Claude()
     log.user("go")

@@ -145,6 +145,27 @@ def test_a_request_tried_again_is_another_request_of_one_conversation():
     assert found.told() == TALK_CALLS
 
 
+def test_a_log_that_is_repeated_whole_is_read_once():
+    log = exchanges(TALK)
+    once, twice = read("anthropic", log), read("anthropic", log + log)
+    assert twice.spans == once.spans
+    items = responses(linked=False)
+    assert len(read("openai-responses", items + items).requests) == 3
+    # In any order: what a later history holds is the answer that its own line tells.
+    assert len(read("anthropic", log[::-1]).calls) == 4
+
+
+def test_constant_ids_are_other_calls_each_time():
+    talk = [user("go")]
+    for _ in range(3):
+        talk += [assistant(use("call_0", q="x")), user([result("call_0", "nothing")])]
+    for layout in ([{"messages": talk}], exchanges([*talk, assistant({"type": "text", "text": "ok"})]), talk):
+        found = read("anthropic", layout)
+        assert found.told() == [("search", '{"q":"x"}', "nothing", "success")] * len(found.calls)
+        assert len(found.calls) == 3
+        assert len(found.roots()) == 1
+
+
 def test_calls_of_a_history_that_was_rewritten_are_not_new():
     log = exchanges(TALK)
     cut = {**log[-1]["request"], "messages": [user("Summary."), *TALK[3:]]}

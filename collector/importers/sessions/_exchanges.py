@@ -161,6 +161,8 @@ class Exchanges:
         chains = [""]
         for item in items:
             chains.append(digest(chains[-1], self._notation.normal(item)))
+        if self._was_told(exchange, chains[-1]):
+            return  # a line that was read before
         place, done = self._known(exchange, chains)
         if place is None:
             place, done = self._new(exchange, self._key(exchange, chains)), 0
@@ -180,6 +182,15 @@ class Exchanges:
             self._remember(self._responses, exchange.response_id, place)
         if exchange.session_id:
             self._sessions[exchange.session_id] = place
+
+    def _was_told(self, exchange: Exchange, chain: str) -> bool:
+        told = (exchange.response_id, exchange.ended)
+        if exchange.answer is None or told == (None, None):
+            return False
+        for item in exchange.answer:
+            chain = digest(chain, self._notation.normal(item))
+        known = self._places.get(chain)
+        return known is not None and known.told in (None, told)
 
     def _known(self, exchange: Exchange, chains: list[str]) -> tuple[_Place | None, int]:
         """Where a conversation that was seen before goes on, and how many of the items it had then."""
