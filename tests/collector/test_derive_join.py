@@ -9,6 +9,7 @@ import pytest
 from derive_tools import START, agent, answers, asks, chat, span, tool
 
 from loopscope.collector._derive import derive_trace
+from loopscope.collector._parts import facts_of
 from loopscope.collector._records import LogRecord
 
 
@@ -331,3 +332,15 @@ def test_messages_in_log_records() -> None:
     details = {"gen_ai.input.messages": [asks("c1")], "gen_ai.output.messages": [answers("c1", "r")]}
     derived = derive_trace([first], [log(first, "gen_ai.client.inference.operation.details", None, details)])
     assert derived.llm_requests[0].content_state == "full"
+
+
+@pytest.mark.parametrize("kind", ["[]", "{}", "[1]", "7", "null"])
+def test_a_part_whose_type_is_no_text_is_no_part(kind: str):
+    part = f'{{"type": {kind}, "id": "a", "name": "t"}}'
+    for message in (
+        part,
+        f'{{"role": "assistant", "parts": [{part}]}}',
+        f'{{"role": "tool", "content": [{part}]}}',
+    ):
+        facts = facts_of(message)
+        assert facts.calls == []

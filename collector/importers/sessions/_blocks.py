@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._pairing import as_text
-from ._run import dumps
+from ._model import dumps
 
 __all__ = [
     "anthropic_parts",

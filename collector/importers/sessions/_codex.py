@@ -28,7 +28,8 @@ from ._blocks import (
 )
 from ._history import Contents, Node
 from ._lines import Entry
-from ._run import Call, SessionRun, Sink, Turn, Usage, digest
+from ._model import Call, Sink, Turn, Usage, digest
+from ._run import SessionRun
 
 __all__ = ["Codex", "matches"]
 

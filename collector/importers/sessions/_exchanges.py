@@ -16,7 +16,8 @@ from .._report import FormatError, SkipList
 from ._blocks import inner, text_of
 from ._history import Contents, Node
 from ._lines import Entry
-from ._run import SessionRun, Sink, Turn, Usage, digest
+from ._model import Sink, Turn, Usage, digest
+from ._run import SessionRun
 
 __all__ = ["Asked", "Exchange", "Exchanges", "Notation"]
 

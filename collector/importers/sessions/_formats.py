@@ -13,8 +13,8 @@ from .._report import FormatError, NotATraceError, SkipList
 from . import _claude_code, _codex, _gemini, _pi
 from ._exchanges import Exchanges
 from ._lines import Entry, Lines, parse_line
+from ._model import Sink
 from ._notations import ANTHROPIC, RESPONSES, tells_anthropic, tells_other, tells_responses
-from ._run import Sink
 
 __all__ = ["SESSION_FORMATS", "SessionFormat", "session_format", "tell_lines", "tell_values"]
 

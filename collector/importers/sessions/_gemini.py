@@ -16,7 +16,8 @@ from .._report import SkipList
 from ._blocks import arguments_text, call_part, count, inner, kind_of, result_part, text_of, text_part, total
 from ._history import Contents, Node, Nodes
 from ._lines import Entry
-from ._run import SessionRun, Sink, Usage, digest, dumps
+from ._model import Sink, Usage, digest, dumps
+from ._run import SessionRun
 
 __all__ = ["Gemini", "matches", "matches_file"]
 

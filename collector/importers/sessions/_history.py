@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._run import SessionRun, Turn
+    from ._model import Turn
+    from ._run import SessionRun
 
 __all__ = ["Before", "Contents", "Node", "Nodes", "Text"]
 

@@ -21,7 +21,7 @@ from ._blocks import (
     total,
 )
 from ._exchanges import Asked, Exchange, envelope
-from ._run import Usage
+from ._model import Usage
 
 __all__ = ["ANTHROPIC", "RESPONSES", "tells_anthropic", "tells_other", "tells_responses"]
 

@@ -26,7 +26,8 @@ from ._blocks import (
 )
 from ._history import Contents, Node, Nodes, since
 from ._lines import Entry
-from ._run import SessionRun, Sink, Usage, digest
+from ._model import Sink, Usage, digest
+from ._run import SessionRun
 
 __all__ = ["Pi", "matches"]
 
