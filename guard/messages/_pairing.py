@@ -274,7 +274,7 @@ class Pairs:
                 continue
             earlier_at, earlier = first[name]
             if slot is None or earlier is None:
-                if slot is earlier is None and message.raw == self.messages[earlier_at].raw:
+                if slot is earlier is None and _equal(message.raw, self.messages[earlier_at].raw):
                     self.dropped_messages.add(at)
                 continue
             if slot.turn is earlier.turn or not _twins(slot.call, earlier.call):
@@ -283,7 +283,7 @@ class Pairs:
                 _join(earlier, slot.found, slot.found.via)
                 slot.found = None
             elif slot.found is not None and earlier.found is not None:
-                if slot.found.result.content != earlier.found.result.content:
+                if not _equal(slot.found.result.content, earlier.found.result.content):
                     continue
                 slot.found.slot, slot.found.rival = None, earlier
                 self.lone.append(slot.found)
@@ -486,10 +486,17 @@ def _may_pair(slot: Slot, found: Found) -> bool:
 
 def _repeats(found: Found) -> bool:
     """Is this result the one that an earlier call of its id got, once more?"""
-    rival = found.rival
-    return (
-        rival is not None and rival.found is not None and rival.found.result.content == found.result.content
-    )
+    holder = None if found.rival is None else found.rival.found
+    return holder is not None and _equal(holder.result.content, found.result.content)
+
+
+def _equal(one: object, other: object) -> bool:
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - nested too deep, or a foreign object's own idea of being equal
+        return False
 
 
 def _twins(one: Call, other: Call) -> bool:
@@ -497,7 +504,7 @@ def _twins(one: Call, other: Call) -> bool:
         one.name == other.name
         and one.kind == other.kind
         and set(one.ids) == set(other.ids)
-        and (one.arguments == other.arguments or _form(one.arguments) == _form(other.arguments))
+        and (_equal(one.arguments, other.arguments) or _form(one.arguments) == _form(other.arguments))
     )
 
 

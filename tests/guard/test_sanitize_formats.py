@@ -504,18 +504,28 @@ def test_chat_roles_in_another_spelling_are_kept():
     assert kinds(result) == ["fixed_role", "dropped_unknown_role"]
 
 
+def test_chat_empty_lists_of_content_are_filled():
+    result = sanitized([U([]), A(text="a"), U([{"type": "text", "text": " "}]), A(text="b")])
+    filled = [{"type": "text", "text": "[no content]"}]
+    assert [one["content"] for one in result.messages] == [filled, "a", filled, "b"]
+
+
 # --- all
 
 
-def test_details_are_sentences_with_bounded_content():
-    result = sanitized(
-        [U(), A("k"), T("k"), T("zz", "x" * 10_000), T("yy", [{"type": "text", "text": "y" * 10_000}])]
-    )
-    assert len(result.repairs) == 2
-    for repair in result.repairs:
-        assert len(repair.detail) < 250
-        assert repair.detail.startswith("dropped a result whose call is not in the history: ")
-        assert repair.detail.endswith('…"')
+def test_arguments_and_results_nested_too_deep_to_compare():
+    def nested(depth: int) -> list[object]:
+        made: list[object] = []
+        for _ in range(depth):
+            made = [made]
+        return made
+
+    first, second = nested(20_000), nested(20_000)
+    turns = [U(), assistant(use("a", "f", x=first), use("a", "g", x=second)), user(tool_result("a", first))]
+    result = sanitize_messages([*turns, user(tool_result("a", second))], "anthropic")
+    assert kinds(result) == ["renamed_call_id", "moved_result"]
+    twins = [U(), assistant(use("a", "f", x=first), use("a", "f", x=second)), user(tool_result("a", first))]
+    assert kinds(sanitize_messages(twins, "anthropic")) == ["dropped_duplicate_call"]
 
 
 ODD = [

@@ -27,7 +27,7 @@ __all__ = ["Anthropic"]
 class Anthropic(Format):
     name = "anthropic"
     placement = "grouped"
-    wire_roles = frozenset({"user", "assistant", "system"})
+    wire_roles = frozenset({"user", "assistant", "system", "developer"})
     name_limit = 128
 
     def read(self, raw: Any, index: int | None) -> Message:

@@ -29,7 +29,7 @@ _MEDIA = ("image", "document", "video", "audio")
 class BedrockConverse(Format):
     name = "bedrock-converse"
     placement = "grouped"
-    wire_roles = frozenset({"user", "assistant", "system"})
+    wire_roles = frozenset({"user", "assistant", "system", "developer"})
 
     def read(self, raw: Any, index: int | None) -> Message:
         role, content = role_of(raw), get(raw, "content")
