@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...collector.dialects import content_hint
 from ...guard import GuardPolicy, NotFoundError
 from ...guard.messages._formats import format_of
-from ...guard.messages._model import Message
+from ...guard.messages._model import Block, Call, Message, Other, Result
 from ...guard.messages._provider_names import provider_rules
 from ...guard.messages._providers import ProviderRules
 from ...guard.messages._types import Violation
@@ -19,7 +19,7 @@ from ._failed import TEXT_LIMIT, one_failure, refused_row, resolve_rules
 from ._histories import History, texts_of
 from ._judge import lint_history, repaired
 from ._state import kept_of
-from ._types import HistoryMessage, HistoryRepair, HistoryViolation, RequestHistory
+from ._types import HistoryMessage, HistoryPart, HistoryRepair, HistoryViolation, RequestHistory
 
 if TYPE_CHECKING:
     import duckdb
@@ -233,7 +233,30 @@ def _message(
         results=tuple(one.ids[0] if one.ids else "" for one in results),
         changed=changed or dropped,
         dropped=dropped,
+        parts=tuple(_part(block, limit) for message in messages for block in message.blocks),
     )
+
+
+def _part(block: Block, limit: int) -> HistoryPart:
+    if isinstance(block, Call):
+        text = _said(block.arguments, limit)
+        return HistoryPart("call", text, block.ids[0] if block.ids else None, block.name)
+    if isinstance(block, Result):
+        text = _said(block.content, limit)
+        return HistoryPart("result", text, block.ids[0] if block.ids else None, block.name, block.synthetic)
+    assert isinstance(block, Other)
+    return HistoryPart(block.kind, _said(block.raw if block.text is None else block.text, limit))
+
+
+def _said(value: Any, limit: int) -> str | None:
+    """Content as a reader wants it: text as it stands, texts of a list under one another, else JSON."""
+    if value is None or isinstance(value, str):
+        return value if value is None else value[:limit]
+    if isinstance(value, list) and value:
+        texts = [one.get("text") if isinstance(one, dict) else None for one in value]
+        if all(isinstance(text, str) for text in texts):
+            return "\n".join(str(text) for text in texts)[:limit]
+    return _json(value)[:limit]
 
 
 def _violations(found: Iterable[Violation]) -> tuple[HistoryViolation, ...]:

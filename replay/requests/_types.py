@@ -19,6 +19,7 @@ __all__ = [
     "ClassCounts",
     "EventKind",
     "HistoryMessage",
+    "HistoryPart",
     "HistoryRepair",
     "HistoryViolation",
     "JudgedRequest",
@@ -237,6 +238,17 @@ class RequestAnalysis:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryPart:
+    """A part of a message in words that all formats share."""
+
+    kind: str  # text | call | result | media | reasoning | reference | unknown
+    text: str | None  # what it says; the arguments of a call; bounded; None: nothing
+    call_id: str | None = None
+    name: str | None = None  # of the tool
+    made: bool = False  # a stub: no tool said this
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryMessage:
     """One message of a history, before or after the repair."""
 
@@ -249,6 +261,7 @@ class HistoryMessage:
     results: tuple[str, ...] = ()  # ids of the calls that it answers
     changed: bool = False  # before: changed, moved or dropped by a repair; after: not as recorded
     dropped: bool = False  # before only: nothing of it is left
+    parts: tuple[HistoryPart, ...] = ()  # empty for a system prompt that stands outside the list
 
 
 @dataclass(frozen=True, slots=True)
