@@ -147,7 +147,7 @@ def _cause(
 ) -> Cause:
     first = group.first
     row = first.row
-    before = _predecessor(first, candidates)
+    before = _predecessor(first, candidates, reader)
     events = _events(first, before, finished, reader, resolve)
     return Cause(
         number=number,
@@ -170,17 +170,22 @@ def _cause(
     )
 
 
-def _predecessor(first: Failure, candidates: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The request whose history this one goes on with: the latest that shares messages with it."""
-    if first.keys is None:
-        own = [row for row in candidates if row["agent_name"] == first.row["agent_name"]]
-        return next(iter(own), None)
-    mine = set(first.keys)
+def _predecessor(
+    first: Failure, candidates: Sequence[dict[str, Any]], reader: Reader
+) -> dict[str, Any] | None:
+    """The request whose history this one goes on with, out of some before it, newest first.
+
+    The latest that shares messages with it (a system prompt is none: every conversation of an agent has it);
+    else the latest of its own agent in its own run.
+    """
+    mine = {key for key in first.keys or () if not reader.is_system(key)}
     for row in candidates:
-        theirs = row["input_parts"]
-        if theirs and not mine.isdisjoint(theirs):
+        if not mine.isdisjoint(row["input_parts"] or ()):
             return row
-    return next((row for row in candidates if row["agent_name"] == first.row["agent_name"]), None)
+    for row in candidates:
+        if row["agent_name"] == first.row["agent_name"] and row["run_id"] == first.row["run_id"]:
+            return row
+    return None
 
 
 def _events(

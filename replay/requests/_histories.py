@@ -133,6 +133,10 @@ class Reader:
             history.under_item_ids = _under_item_ids(messages)
             history.without_ids += history.under_item_ids
 
+    def is_system(self, key: int) -> bool:
+        """Is it a system prompt?"""
+        return all(message.role == "system" for message in self.history([key]).messages)
+
     def calls(self, key: int) -> list[tuple[tuple[str, ...], str | None]]:
         """Ids and name of each call in one message."""
         return [(call.ids, call.name) for message in self.history([key]).messages for call in message.calls]

@@ -1,5 +1,5 @@
 -- Different histories among the requests that succeeded, by provider and model, with the number of requests.
--- `history` is the hash of the keys of the messages. Requests without a whole recording are counted apart.
+-- `history` is the hash of the keys of the messages (DuckDB's own: to fetch the lists would be millions of numbers). Requests without a whole recording are counted apart.
 SELECT
     CASE WHEN input_parts IS NULL OR content_state = 'truncated' THEN NULL ELSE hash(input_parts) END AS history,
     CASE WHEN input_parts IS NULL OR content_state = 'truncated' THEN NULL ELSE len(input_parts) END AS messages,

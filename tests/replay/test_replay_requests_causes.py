@@ -183,6 +183,17 @@ def test_requests_of_others_are_not_what_came_before() -> None:
     assert only(other, refused([USER, gives("call_aaaa")], ORPHAN, at=1)).events == ()
 
 
+def test_another_conversation_of_the_session_is_not_what_came_before() -> None:
+    prompt = says("system", "be nice")
+    long = sent([prompt, *([says("user", "x"), says("assistant", "y")] * 9)], "run-1", at=0, session_id="s")
+    orphan = [prompt, USER, gives("call_aaaa")]
+    cause = only(long, refused(orphan, ORPHAN, "run-2", at=1, session_id="s"))
+    assert (cause.events, "No request of this conversation" in cause.before) == ((), True)
+    # In its own run it went on from that, whatever was left of it.
+    cause = only(long, refused(orphan, ORPHAN, "run-1", at=1, session_id="s"))
+    assert kinds(cause) == ["history_shrank"]
+
+
 def test_a_user_may_say_the_same_again() -> None:
     talk = ((), ())
     assert repeated_whole([talk, talk, talk], [1, 2, 1], 0, None) == []

@@ -93,6 +93,31 @@ def test_answered_requests_are_not_broken(name: str, tmp_path: Path) -> None:
     assert found.coverage.passed_not_recorded == (5 if name == "openllmetry_llamaindex" else 0)
 
 
+def test_a_refusal_of_what_was_not_recorded_is_not_claimed(tmp_path: Path) -> None:
+    """A coding agent's session: it left interrupted answers out of what it sent, and kept them on disk."""
+    found = recorded(tmp_path, corpus("real", "pi-mono", "before-compaction.jsonl.gz"))
+    (request,) = (one for one in found.requests if one.verdict is not None)
+    assert (request.error_class, request.verdict, request.judged_as) == (
+        "missing_result",
+        "undetermined",
+        "anthropic",
+    )
+    assert "as recorded call and result stand together" in (request.reason or "")
+    assert (found.totals.tool_related, found.totals.broken) == (1, 0)
+    assert found.coverage.passed_against_rules == 291
+    assert found.coverage.passed_checked == found.coverage.passed - 291
+
+
+def test_long_conversations_that_went_well_are_not_broken(tmp_path: Path) -> None:
+    found = recorded(tmp_path, corpus("real", "tau-bench", "gpt-4o-airline.36-runs.json.gz"))
+    assert (found.totals.requests, found.coverage.passed_checked) == (463, 463)
+    assert (found.totals.broken, found.coverage.passed_against_rules) == (0, 0)
+    assert {risk.provider: dict(risk.by_class) for risk in found.by_provider} == {
+        "mistral": {"id_format": 352},
+        "anthropic": {"duplicate_call_id": 51},
+    }
+
+
 # -- our own recordings --------------------------------------------------------------------------------
 
 OWN: dict[str, tuple[int, tuple[str, ...], str]] = {
