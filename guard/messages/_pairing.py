@@ -8,7 +8,6 @@ is linear in the history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -16,9 +15,8 @@ from .._canonical import canonical_arguments
 from ._formats import Format
 from ._formats._base import rename_id
 from ._model import Call, Message, Result
-from ._names import legal_name
 from ._repairs import Log
-from ._words import RepairKind
+from ._settling import settled
 
 __all__ = ["Found", "Pairs", "Slot", "Turn", "pair", "pair_end"]
 
@@ -345,7 +343,7 @@ def pair(
     pairs = Pairs(messages, form)
     pairs.match_turns()
     pairs.match_rest()
-    return _settled(pairs, keep_orphans, log, pending)
+    return settled(pairs, keep_orphans, log, pending)
 
 
 def pair_end(
@@ -361,114 +359,7 @@ def pair_end(
     """
     pairs = Pairs(messages, form, before)
     pairs.match_turns()
-    return None if pairs.lone else _settled(pairs, False, log, pending)
-
-
-def _settled(pairs: Pairs, keep_orphans: bool, log: Log, pending: Set[str]) -> Pairs:
-    _drop_twins(pairs, log)
-    _settle_lone_results(pairs, keep_orphans, log)
-    for slot in pairs.slots:
-        if slot.found is None and not pending.isdisjoint(slot.call.ids):
-            slot.renamed = False
-        _settle_ids(pairs, slot, log)
-        _settle_names(pairs, slot, log)
-    return pairs
-
-
-def _drop_twins(pairs: Pairs, log: Log) -> None:
-    for turn in pairs.turns:
-        for slot in turn.slots:
-            if slot.dropped:
-                name = log.quoted(slot.call.name)
-                log.add(
-                    RepairKind.DROPPED_DUPLICATE_CALL,
-                    pairs.messages[slot.at],
-                    slot.call.id,
-                    f"dropped the second of two equal calls of {name} under one id",
-                )
-    for at in pairs.dropped_messages:
-        message = pairs.messages[at]
-        log.add(
-            RepairKind.DROPPED_DUPLICATE_CALL,
-            message,
-            pairs.form.item_id(message),
-            "dropped an item that stands in the history a second time",
-        )
-
-
-def _settle_lone_results(pairs: Pairs, keep_orphans: bool, log: Log) -> None:
-    pairs.lone = [found for found in pairs.founds if found.slot is None]
-    seen: set[str] = set()
-    for found in pairs.lone:
-        message, result = pairs.messages[found.at], found.result
-        if found.rival is not None or not seen.isdisjoint(result.ids) or pairs.has_call(result):
-            said = "a stub" if result.synthetic else f"a second result, {log.cut(result.content)}"
-            why = f"dropped {said}: the call has one that counts"
-            log.add(RepairKind.DROPPED_DUPLICATE_RESULT, message, result.id, why)
-        elif keep_orphans and result.ids:
-            pairs.kept_orphans.add(id(found))
-            seen.update(result.ids)
-        elif result.ids:
-            why = f"dropped a result whose call is not in the history: {log.cut(result.content)}"
-            log.add(RepairKind.DROPPED_ORPHAN_RESULT, message, result.id, why)
-        else:
-            why = (
-                "dropped a result without an id, as not exactly one call was waiting for a result:"
-                f" {log.cut(result.content)}"
-            )
-            log.add(RepairKind.DROPPED_ORPHAN_RESULT, message, None, why)
-
-
-def _settle_ids(pairs: Pairs, slot: Slot, log: Log) -> None:
-    form, call, found = pairs.form, slot.call, slot.found
-    message = pairs.messages[slot.at]
-    if slot.renamed:
-        new = pairs.free_id(call.id or "")
-        log.add(
-            RepairKind.RENAMED_CALL_ID,
-            message,
-            call.id,
-            f"renamed this call of {log.quoted(call.name)} and its result to {log.quoted(new)}:"
-            " another call of the turn has the same id",
-        )
-        slot.call = form.rename_call(call, new)
-    elif not call.ids and form.needs_id(call):
-        new = pairs.id_for(call)
-        why = f"gave this call of {log.quoted(call.name)} the id {log.quoted(new)}: it had none"
-        log.add(RepairKind.REWROTE_ID, message, call.id, why)
-        slot.call = form.rename_call(call, new)
-    if found is None:
-        return
-    if found.via is None:
-        home = form.positional and found.at == slot.at + 1
-        if slot.call.ids and not found.result.ids and not home:
-            found.result = form.rename_result(found.result, slot.call.id)
-            if call.ids:  # else the repair above tells it
-                why = f"gave this result the id {log.quoted(slot.call.id)}, as only that call was waiting"
-                log.add(RepairKind.REWROTE_ID, pairs.messages[found.at], slot.call.id, why)
-        return
-    own = (slot.call.id or "").strip()
-    unclear = found.via in slot.turn.shared and found.via != own
-    if found.via not in slot.call.ids or unclear:
-        found.result = form.rename_result(found.result, slot.call.id)
-        if not slot.renamed:
-            why = f"keyed this result on {log.quoted(slot.call.id)}: several calls share the id it had"
-            log.add(RepairKind.REWROTE_ID, pairs.messages[found.at], found.original.id, why)
-
-
-def _settle_names(pairs: Pairs, slot: Slot, log: Log) -> None:
-    call, found = slot.call, slot.found
-    if pairs.form.has_name(call):
-        name = legal_name(pairs.form, call.name)
-        if name != call.name:
-            why = f"renamed the function {log.quoted(call.name)} to {log.quoted(name)}, which providers take"
-            log.add(RepairKind.FIXED_FUNCTION_NAME, pairs.messages[slot.at], call.id, why)
-            slot.call = call = replace(call, name=name)
-    if found is None or found.result.name is None or found.result.name == call.name or call.name is None:
-        return
-    why = f"renamed this result from {log.quoted(found.result.name)} to {log.quoted(call.name)}, as its call"
-    log.add(RepairKind.FIXED_RESULT_NAME, pairs.messages[found.at], call.id, why)
-    found.result = replace(found.result, name=call.name)
+    return None if pairs.lone else settled(pairs, False, log, pending)
 
 
 def _join(slot: Slot, found: Found, via: str | None) -> None:
