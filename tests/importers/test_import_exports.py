@@ -334,6 +334,8 @@ def test_spans_that_the_console_exporter_printed_come_in(tmp_path: Path, db: Pat
     found = query(db, "SELECT outcome, error_message, service_name FROM tool_calls")
     assert found == [("general_tool_error", "no such index", "shop")] * 2
     assert query(db, "SELECT DISTINCT kind FROM spans") == [(3,)]
+    ((attributes,),) = query(db, "SELECT DISTINCT attributes FROM spans")
+    assert json.loads(attributes)["loopscope.copied_from"] == "otel-console"
 
 
 BAD: dict[str, tuple[Any, str]] = {
