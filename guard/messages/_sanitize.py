@@ -162,7 +162,7 @@ def _placed(pairs: Pairs, form: Format, pending: frozenset[str], log: Log) -> li
 
 
 def _stripped(ids: Collection[str]) -> frozenset[str]:
-    return frozenset(one.strip() for one in ((ids,) if isinstance(ids, str) else ids))
+    return frozenset(str(one).strip() for one in ((ids,) if isinstance(ids, str) else ids))
 
 
 # From here on the messages of a history are not kept while it is looked at: 50,000 whole ones take
