@@ -16,7 +16,7 @@ from ._attributes import as_int, as_text, dump, first_text, load
 from ._records import LogRecord, SpanRecord
 from .dialects.cli_agents import CLAUDE_CODE, CODEX, GEMINI_CLI, event_of
 
-__all__ = ["CUT", "LOG_SCOPE", "log_id", "spans_of_events"]
+__all__ = ["CUT", "LOG_SCOPE", "log_id", "order_of", "spans_of_events"]
 
 LOG_SCOPE = "loopscope.logs"  # scope name of spans made here
 CUT = "loopscope.logs.cut"  # true where the agent says that it cut arguments or result

@@ -27,6 +27,9 @@ _EVENT_ROLES = {
     "gen_ai.tool.message": "tool",
 }
 _CHOICE = "gen_ai.choice"
+# Of semantic conventions 1.26, and of some who stay there: all messages in one event.
+_PROMPT = "gen_ai.content.prompt"
+_COMPLETION = "gen_ai.content.completion"
 _LISTS_IN_BODIES = ("messages", "contents", "input", "prompt", "output", "choices", "generations", "update")
 _FLATTENED = (
     (openinference.INPUT_MESSAGES, openinference.OUTPUT_MESSAGES),
@@ -66,6 +69,8 @@ class MessageReader:
             self._from_flattened(found, span)
         if (found.input is None or found.output is None) and (span.events or logs):
             self._from_events(found, span, logs)
+        if found.input is None and found.output is None:
+            _from_event_list(found, attributes.get("events"))
         if found.output is None:
             found.output = _vercel_output(attributes)
         if found.input is None:
@@ -202,6 +207,10 @@ class MessageReader:
                 outputs.append(dump(_choice(body)))
             elif name in _EVENT_ROLES:
                 inputs.append(dump(_event_message(_EVENT_ROLES[name], body)))
+            elif name == _PROMPT:
+                inputs += _whole(attributes.get("gen_ai.prompt"), "user")
+            elif name == _COMPLETION:
+                outputs += _whole(attributes.get("gen_ai.completion"), "assistant")
         if found.input is None and inputs:
             found.input = inputs
         if found.output is None and outputs:
@@ -302,6 +311,34 @@ def _choice(body: Mapping[str, Any]) -> Any:
     return {"role": "assistant", **{key: value for key, value in body.items() if key != "index"}}
 
 
+def _from_event_list(found: Messages, value: Any) -> None:
+    """Events as a JSON list in an attribute: Logfire, and Pydantic AI's first format."""
+    if not isinstance(value, str) or '"event.name"' not in value:
+        return
+    events = load(value)
+    inputs: list[str] = []
+    outputs: list[str] = []
+    for event in events if isinstance(events, list) else ():
+        name = event.get("event.name") if isinstance(event, dict) else None
+        if not isinstance(name, str):
+            continue
+        body = {key: item for key, item in event.items() if key not in ("event.name", "gen_ai.message.index")}
+        if name == _CHOICE:
+            outputs.append(dump(_choice(body)))
+        elif name in _EVENT_ROLES:
+            inputs.append(dump(_event_message(_EVENT_ROLES[name], body)))
+    found.input, found.output = inputs or None, outputs or None
+
+
+def _whole(value: Any, role: str) -> list[str]:
+    """The messages in a prompt or completion that was written down as one text."""
+    parsed = load(value) if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") else value
+    messages = _find_messages(parsed, 0) if isinstance(parsed, dict | list) else None
+    if messages is not None:
+        return [dump(message) for message in messages]
+    return [] if value is None else [dump({"role": role, "content": value})]
+
+
 def _vercel_output(attributes: Mapping[str, Any]) -> list[str] | None:
     text = attributes.get(vercel_ai.RESPONSE_TEXT)
     calls = attributes.get(vercel_ai.RESPONSE_TOOL_CALLS)
@@ -348,6 +385,9 @@ def _find_messages(value: Any, depth: int) -> list[dict[str, Any]] | None:
         message = value.get("message")
         if isinstance(message, dict):
             return _find_messages(message, depth + 1)
+        content = value.get("content")
+        if isinstance(content, dict) and isinstance(content.get("role"), str):  # Gemini, ADK
+            return [content]
         for key in _LISTS_IN_BODIES:
             inner = value.get(key)
             if isinstance(inner, list | dict):

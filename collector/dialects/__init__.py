@@ -33,6 +33,7 @@ from .mcp import MCP
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
+from .others import AGENTOPS, FLUE, LIVEKIT, OPENLIT, SENTRY, VOLTAGENT
 from .pydantic_ai import LOGFIRE, PYDANTIC_AI
 from .vercel_ai import VERCEL_AI
 
@@ -62,8 +63,14 @@ DIALECTS: tuple[Dialect, ...] = (
     SEMANTIC_KERNEL,
     AUTOGEN,
     MASTRA,
+    OPENLIT,
+    AGENTOPS,
+    LIVEKIT,
+    FLUE,
+    SENTRY,
     MCP,
     LOGFIRE,
+    VOLTAGENT,
 )
 
 OUR_DIALECT = "loopscope.dialect"

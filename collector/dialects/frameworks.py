@@ -8,6 +8,8 @@ GOOGLE_ADK = Dialect(
     name="google_adk",
     title="Google ADK",
     scopes=("gcp.vertex.agent",),
+    # ADK 1: around the request itself, if that has a span, and the one with the messages.
+    classify=lambda span: Kind.LLM if span.name == "call_llm" else None,
     arguments=("gcp.vertex.agent.tool_call_args",),
     result=("gcp.vertex.agent.tool_response",),
     conversation=("gcp.vertex.agent.session_id",),
@@ -202,4 +204,11 @@ MASTRA = Dialect(
     name="mastra",
     title="Mastra",
     scopes=("@mastra/",),
+    marks={
+        "mastra.span.type": {
+            "tool_call": Kind.TOOL,
+            "mcp_tool_call": Kind.TOOL,
+            "provider_tool_call": Kind.TOOL,
+        },
+    },
 )

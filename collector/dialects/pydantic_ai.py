@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._records import SpanRecord
 from ._model import Dialect, Kind
 
 PYDANTIC_AI = Dialect(
@@ -21,16 +22,26 @@ PYDANTIC_AI = Dialect(
     ),
 )
 
+
+def _logfire(span: SpanRecord) -> Kind | None:
+    # Logfire names spans by template, values left out.
+    if span.scope_name != "logfire.openai_agents":
+        return None
+    if span.name in ("Function: {name}", "Function: {name!r}"):
+        return Kind.TOOL
+    if span.name.startswith(("Responses API", "Chat completion with")):
+        return Kind.LLM
+    if span.name.startswith("Agent run:"):
+        return Kind.AGENT
+    return None
+
+
 LOGFIRE = Dialect(
     name="logfire",
     title="Logfire",
     scopes=("logfire",),
-    classify=lambda span: (
-        Kind.TOOL
-        if span.scope_name == "logfire.openai_agents"
-        and span.name in ("Function: {name}", "Function: {name!r}")
-        else None
-    ),
+    classify=_logfire,
+    failed={"logfire.level_num": {"17": True}},
     tool_name=("name",),
     arguments=("input",),
     result=("output",),

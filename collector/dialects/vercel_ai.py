@@ -19,6 +19,7 @@ VERCEL_AI = Dialect(
             "ai.streamText": Kind.AGENT,
         },
     },
+    span_names={"ai.toolCall": Kind.TOOL},
     tool_name=("ai.toolCall.name",),
     call_id=("ai.toolCall.id",),
     arguments=("ai.toolCall.args",),

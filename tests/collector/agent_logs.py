@@ -24,13 +24,22 @@ def _pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": key, "value": _value(value)} for key, value in attributes.items()]
 
 
-def log(at: float, name: str, scope: str = "s", body: str = "", **attributes: Any) -> dict[str, Any]:
+def log(
+    at: float,
+    name: str,
+    scope: str = "s",
+    text: str = "",
+    more: dict[str, Any] | None = None,
+    /,
+    **attributes: Any,
+) -> dict[str, Any]:
     """One log record `at` seconds; `_` in an attribute's name stands for a dot where it is doubled."""
     given = {key.replace("__", "."): value for key, value in attributes.items() if value is not None}
+    given |= more or {}
     trace, span = given.pop("trace", None), given.pop("span", None)
     record = {
         "timeUnixNano": str(START + int(at * SECOND)),
-        "body": _value(body),
+        "body": _value(text),
         "attributes": _pairs({"event.name": name, **given}),
     }
     if trace is not None:
@@ -79,7 +88,8 @@ def claude_session(session: str = "s-1") -> list[tuple[str, dict[str, Any]]]:
 
     All of it in log events as well, which have no trace; one more call is in the logs alone.
     """
-    told = {"scope": f"{CLAUDE}.events", "session__id": session}
+    scope = f"{CLAUDE}.events"
+    told = {"session__id": session}
     spans = [
         span(1, 1, "claude_code.interaction", 0, 9, session__id=session),
         span(1, 2, "claude_code.llm_request", 0, 1, session__id=session, model="m", input_tokens=10,
@@ -95,16 +105,17 @@ def claude_session(session: str = "s-1") -> list[tuple[str, dict[str, Any]]]:
              full_command="ls", output="a"),
     ]  # fmt: skip
     logs = [
-        log(1, "api_request", model="m", input_tokens=10, output_tokens=2, duration_ms=1000, **told),
-        log(3, "tool_result", tool_name="Bash", tool_use_id="t1", success="false", error_type="ShellError",
-            error="exit 2", tool_input={"command": "make", "timeout": 5}, duration_ms=1500, **told),
-        log(5, "tool_result", tool_name="Read", tool_use_id="t2", success="true",
+        log(1, "api_request", scope, model="m", input_tokens=10, output_tokens=2, duration_ms=1000, **told),
+        log(3, "tool_result", scope, tool_name="Bash", tool_use_id="t1", success="false",
+            error_type="ShellError", error="exit 2", tool_input={"command": "make", "timeout": 5},
+            duration_ms=1500, **told),
+        log(5, "tool_result", scope, tool_name="Read", tool_use_id="t2", success="true",
             tool_input={"file_path": "/a", "offset": 3}, **told),
-        log(22, "tool_result", tool_name="Bash", tool_use_id="t3", success="true",
+        log(22, "tool_result", scope, tool_name="Bash", tool_use_id="t3", success="true",
             tool_input={"command": "ls"}, **told),
-        log(40, "tool_result", tool_name="Bash", tool_use_id="t4", success="true",
+        log(40, "tool_result", scope, tool_name="Bash", tool_use_id="t4", success="true",
             tool_input={"command": "ls"}, **told),
-        log(41, "api_error", model="m", status_code=400, error="400 bad", **told),
+        log(41, "api_error", scope, model="m", status_code=400, error="400 bad", **told),
     ]  # fmt: skip
     return [("traces", one) for one in spans] + [("logs", one) for one in logs]
 

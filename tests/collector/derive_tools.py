@@ -104,14 +104,22 @@ def answers(call_id: str | None, text: str) -> dict[str, Any]:
     return {"role": "tool", "parts": [part | ({"id": call_id} if call_id else {})]}
 
 
-def derive_file(path: Path) -> tuple[list[SpanRecord], Derived]:
-    """All traces of an OTLP JSON lines file, with the log records beside it."""
+def read_file(path: Path) -> tuple[list[SpanRecord], list[LogRecord]]:
+    """The spans of an OTLP JSON lines file and the log records beside it; of a file of logs these alone."""
     spans: list[SpanRecord] = []
     logs: list[LogRecord] = []
-    for line in path.read_text("utf-8").splitlines():
-        spans += decode_traces(traces_json_to_protobuf(json.loads(line)))
-    beside = path.with_suffix("").with_suffix(".logs.jsonl") if path.suffix == ".jsonl" else None
-    if beside is not None and beside.exists():
+    beside = path
+    if not path.name.endswith(".logs.jsonl"):
+        for line in path.read_text("utf-8").splitlines():
+            spans += decode_traces(traces_json_to_protobuf(json.loads(line)))
+        beside = path.with_suffix(".logs.jsonl")
+    if beside.exists():
         for line in beside.read_text("utf-8").splitlines():
             logs += decode_logs(logs_json_to_protobuf(json.loads(line)))
+    return spans, logs
+
+
+def derive_file(path: Path) -> tuple[list[SpanRecord], Derived]:
+    """All traces of an OTLP JSON lines file, with the log records beside it."""
+    spans, logs = read_file(path)
     return spans, derive_trace(spans, logs)
