@@ -16,11 +16,18 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..guard import StoreError
-from ._schema import SCHEMA_VERSION
+from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS
+from ._schema import SCHEMA_VERSION, create_schema
 from ._store import Store
+from ._stored import registered
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
 
 __all__ = ["EXPORTED_VIEWS", "ExportReport", "export_parquet"]
 
@@ -33,6 +40,13 @@ EXPORTED_VIEWS = {
     "spans": ("span_rows", "start_ns", 8_192),
     "logs": ("log_rows", "time_ns", 8_192),
 }
+_COLUMNS = {
+    "tool_call_rows": CALL_COLUMNS,
+    "llm_request_rows": REQUEST_COLUMNS,
+    "span_rows": SPAN_COLUMNS,
+    "log_rows": LOG_COLUMNS,
+}
+_BATCH_ROWS = 10_000
 _NOTE = "_loopscope.json"  # readers of Parquet skip names that begin with _
 
 
@@ -55,8 +69,8 @@ def export_parquet(
 ) -> ExportReport:
     """Write the public views as Parquet below `folder`, in place of an earlier export there.
 
-    The database is held for one day of one view at a time. What comes in meanwhile may be in some files and
-    not in others; it is in the next export.
+    The database is held while the rows of one day of one view are copied. What comes in meanwhile may be in
+    some files and not in others; it is in the next export.
 
     Args:
         progress: called with (files written, files in all).
@@ -74,10 +88,11 @@ def export_parquet(
         try:
             draft.mkdir(parents=True)
             work = [(view, day) for view in EXPORTED_VIEWS for day in _days(store, view)]
-            for done, (view, day) in enumerate(work):
-                if progress is not None:
-                    progress(done, len(work))
-                _write_day(store, view, day, draft, report)
+            with _Day(draft / "day.duckdb") as day_store:
+                for done, (view, day) in enumerate(work):
+                    if progress is not None:
+                        progress(done, len(work))
+                    _write_day(store, day_store, view, day, draft, report)
             _put_in_place(draft, target, report)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -106,33 +121,86 @@ def _days(store: Store, view: str) -> list[int]:
     """The days of a view, as numbers since 1970."""
     table, column, _ = EXPORTED_VIEWS[view]
     with store.lease() as con:
-        rows = con.execute(
+        rows = con.sql(
             f"SELECT DISTINCT {column} // {_DAY_NS} AS day FROM {table} ORDER BY day"  # noqa: S608
         ).fetchall()
     return [day for (day,) in rows]
 
 
-def _write_day(store: Store, view: str, day: int, draft: Path, report: ExportReport) -> None:
+class _Day:
+    """A database of its own for the rows of one day of one view, and no other texts than theirs.
+
+    The store is held only while they are copied; and joining a day to all texts of a large store takes
+    seconds where joining it to its own takes none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import duckdb
+
+        self._path = path
+        self.con = duckdb.connect(str(path))
+        create_schema(self.con)
+
+    def __enter__(self) -> _Day:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.con.close()
+        for leftover in (self._path, Path(f"{self._path}.wal")):
+            with suppress(OSError):
+                leftover.unlink()
+
+    def take(self, store: Store, view: str, first_ns: int, last_ns: int) -> None:
+        """Have the rows of a view whose time is between the two."""
+        table, column, _ = EXPORTED_VIEWS[view]
+        names = list(_COLUMNS[table])
+        for emptied in (table, "contents"):
+            self.con.execute(f"TRUNCATE {emptied}")
+        with store.lease() as con:
+            rows = con.sql(
+                f"SELECT {', '.join(names)} FROM {table} WHERE {column} BETWEEN {first_ns} AND {last_ns}"  # noqa: S608
+            )
+            self._insert(table, names, rows)
+            keys = " UNION ".join(
+                f"SELECT {f'unnest({name})' if name.endswith('_parts') else name} AS hash FROM {table}"  # noqa: S608
+                for name in names
+                if name.endswith(("_parts", "_content"))
+            )
+            wanted = self.con.sql(f"SELECT hash FROM ({keys}) WHERE hash IS NOT NULL").to_arrow_table()  # noqa: S608
+            with registered(con, wanted_texts=wanted):
+                texts = con.sql(
+                    "SELECT hash, check_hash, text FROM contents"
+                    " WHERE hash IN (SELECT hash FROM wanted_texts)"
+                )
+                self._insert("contents", ["hash", "check_hash", "text"], texts)
+
+    def _insert(self, table: str, names: list[str], rows: DuckDBPyRelation) -> None:
+        listed = ", ".join(names)
+        with registered(self.con, new_rows=rows.to_arrow_reader(_BATCH_ROWS)):
+            self.con.execute(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM new_rows")  # noqa: S608
+
+    def write(self, view: str, file: Path) -> int:
+        """The view as a Parquet file; the number of its rows."""
+        _, column, row_group = EXPORTED_VIEWS[view]
+        quoted = str(file).replace("'", "''")
+        return self.con.execute(
+            f"COPY (SELECT * FROM {view} ORDER BY {column}, trace_id, span_id)"  # noqa: S608
+            f" TO '{quoted}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {row_group})"
+        ).fetchall()[0][0]
+
+
+def _write_day(store: Store, day_store: _Day, view: str, day: int, draft: Path, report: ExportReport) -> None:
     import duckdb
 
-    _, column, row_group = EXPORTED_VIEWS[view]
-    with store.lease() as con:
-        ((name,),) = con.execute(
-            "SELECT strftime(DATE '1970-01-01' + ?::INTEGER, '%Y-%m-%d')", [day]
-        ).fetchall()
-        folder = draft / view / f"day={name}"
-        folder.mkdir(parents=True)
-        file = folder / f"{view}.parquet"
-        quoted = str(file).replace("'", "''")
-        try:
-            ((count,),) = con.execute(
-                f"COPY (SELECT * FROM {view}"  # noqa: S608
-                f" WHERE {column} BETWEEN {day * _DAY_NS} AND {min((day + 1) * _DAY_NS, 1 << 63) - 1}"
-                f" ORDER BY {column}, trace_id, span_id)"
-                f" TO '{quoted}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {row_group})"
-            ).fetchall()
-        except duckdb.Error as error:
-            raise StoreError(f"cannot export {view} of {name}: {str(error).splitlines()[0]}") from error
+    name = (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+    folder = draft / view / f"day={name}"
+    folder.mkdir(parents=True)
+    file = folder / f"{view}.parquet"
+    try:
+        day_store.take(store, view, day * _DAY_NS, min((day + 1) * _DAY_NS, 1 << 63) - 1)
+        count = day_store.write(view, file)
+    except duckdb.Error as error:
+        raise StoreError(f"cannot export {view} of {name}: {str(error).splitlines()[0]}") from error
     report.rows[view] = report.rows.get(view, 0) + count
     report.days.add(name)
     report.files += 1
