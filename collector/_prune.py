@@ -7,6 +7,7 @@ is; so nothing that stays is counted anew. Labels and policies stay.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ __all__ = ["PruneReport", "prune"]
 
 # Removing the rows of so many traces holds the file for about as long as a fold does.
 _TRACES_AT_ONCE = 2_000
+_TEXTS_AT_ONCE = 100_000
 _TABLES = {
     "spans": "span_rows",
     "logs": "log_rows",
@@ -89,7 +91,9 @@ def prune(
             with store.write() as con:
                 doomed = _plan(con, cutoff_ns, report)
                 _remove(con, doomed, report)
-                _remove_the_rest(con, cutoff_ns, report)
+                _remove_loose_logs(con, cutoff_ns, report)
+                for stretch in _stretches(con):
+                    _remove_texts(con, stretch, report)
                 raise _Undo
         except _Undo:
             pass
@@ -120,8 +124,13 @@ def _round(store: Store, cutoff_ns: int, report: PruneReport, traces_at_once: in
     with store.write() as con:
         if counter(con, "fold_serial") != serial:
             return False
-        _remove_the_rest(con, cutoff_ns, report)
+        _remove_loose_logs(con, cutoff_ns, report)
         grow(con, "fold_serial")
+        stretches = _stretches(con)
+    for stretch in stretches:  # whatever came in meanwhile: a text is asked for its references when it goes
+        with store.write() as con:
+            _remove_texts(con, stretch, report)
+            grow(con, "fold_serial")
     return True
 
 
@@ -151,19 +160,28 @@ def _remove(con: DuckDBPyConnection, traces: list[str], report: PruneReport) -> 
     report.traces += len(traces)
 
 
-def _remove_the_rest(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> None:
-    """Log records of no trace and session, and the texts that nothing refers to any more."""
+def _remove_loose_logs(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> None:
+    """Log records of no trace."""
     con.execute(sql_text("judged_time.sql"))
     report.logs += con.execute(
-        "DELETE FROM log_rows WHERE trace_id IS NULL AND session_trace IS NULL"
-        " AND judged_ns(time_ns, received_ns) < ?",
-        [cutoff_ns],
+        "DELETE FROM log_rows WHERE trace_id IS NULL AND judged_ns(time_ns, received_ns) < ?", [cutoff_ns]
     ).fetchall()[0][0]
-    report.texts += con.execute(_unused_texts(con)).fetchall()[0][0]
 
 
-def _unused_texts(con: DuckDBPyConnection) -> str:
-    """SQL that removes every text nothing refers to.
+def _stretches(con: DuckDBPyConnection) -> list[tuple[int, int]]:
+    """Ranges of the keys of texts, each with about as many texts as may be looked through in one hold."""
+    texts = con.execute("SELECT count(*) FROM contents").fetchall()[0][0]
+    count = max(1, -(-texts // _TEXTS_AT_ONCE))
+    bounds = [(1 << 64) * number // count - (1 << 63) for number in range(count + 1)]
+    return [(low, high - 1) for low, high in pairwise(bounds)]
+
+
+def _remove_texts(con: DuckDBPyConnection, stretch: tuple[int, int], report: PruneReport) -> None:
+    report.texts += con.execute(_unused_texts(con, *stretch)).fetchall()[0][0]
+
+
+def _unused_texts(con: DuckDBPyConnection, low: int, high: int) -> str:
+    """SQL that removes the texts with keys in a range that nothing refers to.
 
     Asked of the schema and not written down: a column forgotten here would cost the texts it refers to.
     """
@@ -172,12 +190,13 @@ def _unused_texts(con: DuckDBPyConnection) -> str:
         " WHERE database_name = current_database() AND table_name SIMILAR TO '[a-z_]+_rows'"
         " AND column_name SIMILAR TO '[a-z_]+_(parts|content)' AND data_type IN ('BIGINT', 'BIGINT[]')"
     ).fetchall()
+    within = f"WHERE hash BETWEEN {low} AND {high}"
     used = "".join(
-        f" EXCEPT SELECT {f'unnest({column})' if kind == 'BIGINT[]' else column} FROM {table}"  # noqa: S608
-        f" WHERE {column} IS NOT NULL"
+        f" EXCEPT SELECT hash FROM (SELECT {f'unnest({column})' if kind == 'BIGINT[]' else column} AS hash"  # noqa: S608
+        f" FROM {table}) {within}"
         for table, column, kind in columns
     )
-    return f"DELETE FROM contents WHERE hash IN (SELECT hash FROM contents{used})"  # noqa: S608
+    return f"DELETE FROM contents WHERE hash IN (SELECT hash FROM contents {within}{used})"  # noqa: S608
 
 
 def _quarantined(store: Store, cutoff_ns: int, report: PruneReport) -> None:

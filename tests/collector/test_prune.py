@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -341,8 +342,22 @@ def test_every_reference_to_a_text_is_known(store):
             "SELECT DISTINCT column_name FROM duckdb_columns() WHERE table_name LIKE '%rows'"
             " AND (column_name LIKE '%\\_parts' ESCAPE '\\' OR column_name LIKE '%\\_content' ESCAPE '\\')"
         ).fetchall()
-        unused = pruning._unused_texts(con)
+        unused = pruning._unused_texts(con, 0, 1)
     assert len(columns) >= 8
     for (column,) in columns:
         assert column in unused
         assert column in sql_text("forget_texts.sql")
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1_000])
+def test_texts_go_in_steps(store, monkeypatch, at_once):
+    monkeypatch.setattr(pruning, "_TEXTS_AT_ONCE", at_once)
+    put(Spool(store.path), "a", *(tool_span(n, n, NOW - n % 2 * 40 * DAY) for n in range(1, 13)))
+    fold(store)
+    with store.lease() as con:
+        stretches = pruning._stretches(con)
+    assert (stretches[0][0], stretches[-1][1]) == (-(2**63), 2**63 - 1)
+    assert all(high + 1 == low for (_, high), (low, _) in pairwise(stretches))
+    texts = count(store, "contents")
+    report = prune(store, NOW - 30 * DAY, compacting=False)
+    assert report.texts == texts - count(store, "contents") == texts // 2
