@@ -85,6 +85,14 @@ _stamps: dict[str, tuple[int, int]] = {}
 """The stamp of each database when its version was last read."""
 
 
+class _PartOnlyError(Exception):
+    """Carries an answer that is not to be kept: the time allowed was over before all was looked at."""
+
+    def __init__(self, found: rp.RequestAnalysis) -> None:
+        super().__init__()
+        self.found = found
+
+
 class Reader:
     """One burst of questions."""
 
@@ -194,6 +202,57 @@ class Reader:
             "requests",
             (filters, limit, offset),
             lambda: rp.failed_requests(self.con, filters, limit=limit, offset=offset),
+        )
+
+    def refused(self, policy: GuardPolicy, filters: rp.Filters) -> rp.RequestAnalysis:
+        """Failed LLM requests judged; those that succeeded are left out."""
+        return self._cached(
+            "refused",
+            (policy.policy_hash, filters),
+            lambda: rp.analyse_requests(self.con, policy, filters, passed=False),
+        )
+
+    def checked_requests(
+        self, policy: GuardPolicy, filters: rp.Filters, seconds: float
+    ) -> rp.RequestAnalysis:
+        """The same with the requests that succeeded, as far as the time allows."""
+
+        def ask() -> rp.RequestAnalysis:
+            found = rp.analyse_requests(self.con, policy, filters, seconds=seconds)
+            if found.coverage.passed_waiting:
+                raise _PartOnlyError(found)
+            return found
+
+        try:
+            return self._cached("checked_requests", (policy.policy_hash, filters), ask)
+        except _PartOnlyError as part:
+            return part.found
+
+    def request(
+        self,
+        trace_id: str,
+        span_id: str,
+        policy: GuardPolicy,
+        provider: str | None,
+        text_limit: int = 20_000,
+        message_limit: int = 200,
+    ) -> tuple[rp.RequestHistory, _queries.RequestFacts]:
+        """One request's history before and after the repair, and who sent it. Raises NotFoundError."""
+        return self._cached(
+            "request",
+            (trace_id, span_id, policy.policy_hash, provider, text_limit, message_limit),
+            lambda: (
+                rp.request_history(
+                    self.con,
+                    trace_id,
+                    span_id,
+                    policy,
+                    provider=provider,
+                    text_limit=text_limit,
+                    message_limit=message_limit,
+                ),
+                _queries.request_facts(self.con, trace_id, span_id),
+            ),
         )
 
     def services(self) -> list[_queries.ServiceSeen]:

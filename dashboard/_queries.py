@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..guard import GuardPolicy
+from ..guard import GuardPolicy, NotFoundError
 from ..replay import Filters, call_verdicts
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["ChangedCall", "ChangedCalls", "Loss", "ServiceSeen", "changed_calls", "losses", "services_seen"]
+__all__ = [
+    "ChangedCall",
+    "ChangedCalls",
+    "Loss",
+    "RequestFacts",
+    "ServiceSeen",
+    "changed_calls",
+    "losses",
+    "request_facts",
+    "services_seen",
+]
 
 _KEY = ("trace_id", "span_id", "position")
 
@@ -64,6 +74,39 @@ class ServiceSeen:
     calls: int
     requests: int
     last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """Who sent a request, to whom, and when."""
+
+    run_id: str
+    session_id: str | None
+    service_name: str | None
+    agent_name: str | None
+    provider: str | None
+    model: str | None
+    failed: bool
+    http_status: int | None
+    input_tokens: int | None
+    start_ns: int
+    end_ns: int | None
+    dialect: str
+
+
+def request_facts(con: duckdb.DuckDBPyConnection, trace_id: str, span_id: str) -> RequestFacts:
+    """The facts of one request. Raises NotFoundError."""
+    row = con.execute(
+        """
+        SELECT run_id, session_id, service_name, agent_name, provider, model, status = 'error', http_status,
+            input_tokens, start_ns, end_ns, dialect
+        FROM llm_request_rows WHERE trace_id = ? AND span_id = ?
+        """,
+        [trace_id, span_id],
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"no request {trace_id}/{span_id} in the store")
+    return RequestFacts(*row)
 
 
 def changed_calls(

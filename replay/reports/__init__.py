@@ -15,7 +15,7 @@ from .._filters import ALL, Filters
 from .._totals import replay
 from .._types import SCHEMA_VERSION, IncidentDetail
 from ._all import all_document
-from ._csv import incident_csv, incidents_csv
+from ._csv import incident_csv, incidents_csv, safe_cell
 from ._html import to_html
 from ._incident import incident_document
 from ._markdown import to_markdown
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...guard import GuardPolicy
 
-__all__ = ["FORMATS", "report"]
+__all__ = ["FORMATS", "report", "safe_cell"]
 
 FORMATS = ("md", "html", "json", "csv")
 
