@@ -6,6 +6,7 @@ is; so nothing that stays is counted anew. Labels and policies stay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -24,15 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = ["PruneReport", "prune"]
 
-# Removing the rows of so many traces holds the file for about as long as a fold does.
-_TRACES_AT_ONCE = 2_000
+# Removing so many spans and log records holds the file for about as long as folding them in does.
+_RECORDS_AT_ONCE = 8_000
 _TEXTS_AT_ONCE = 100_000
+# What is counted: the table, the column of its time, and where trace_rows says in which stretch the rows lie.
 _TABLES = {
-    "spans": "span_rows",
-    "logs": "log_rows",
-    "calls": "tool_call_rows",
-    "requests": "llm_request_rows",
+    "spans": ("span_rows", "start_ns", "starts"),
+    "logs": ("log_rows", "time_ns", "log_times"),
+    "calls": ("tool_call_rows", "start_ns", "derived"),
+    "requests": ("llm_request_rows", "start_ns", "derived"),
 }
+
+
+@dataclass(slots=True)
+class _Doomed:
+    """A trace to remove, with its size and the first and last times of its rows."""
+
+    trace_id: str
+    size: int
+    starts: tuple[int | None, int | None]
+    log_times: tuple[int | None, int | None]
+    derived: tuple[int | None, int | None]
 
 
 @dataclass(slots=True)
@@ -72,7 +85,7 @@ def prune(
     *,
     dry_run: bool = False,
     compacting: bool = True,
-    traces_at_once: int = _TRACES_AT_ONCE,
+    records_at_once: int = _RECORDS_AT_ONCE,
 ) -> PruneReport:
     """Remove what ended before `cutoff_ns` (Unix nanoseconds); fold what waits in the spool first.
 
@@ -80,7 +93,7 @@ def prune(
         dry_run: only count; nothing is changed.
         compacting: give the space back to the disk afterwards. Without it the file keeps its size, and new
             records use the space.
-        traces_at_once: traces per transaction.
+        records_at_once: spans and log records per transaction.
 
     Raises:
         StoreError, StoreBusyError, StoreVersionError: the database cannot be used.
@@ -98,7 +111,7 @@ def prune(
         except _Undo:
             pass
     else:
-        while not _round(store, cutoff_ns, report, traces_at_once):
+        while not _round(store, cutoff_ns, report, records_at_once):
             pass
     _quarantined(store, cutoff_ns, report)
     if compacting and not dry_run and report:
@@ -110,16 +123,16 @@ def prune(
     return report
 
 
-def _round(store: Store, cutoff_ns: int, report: PruneReport, traces_at_once: int) -> bool:
+def _round(store: Store, cutoff_ns: int, report: PruneReport, records_at_once: int) -> bool:
     """Plan once and remove in steps; False where a fold came between, whose records may change the plan."""
     with store.lease() as con:
         serial = counter(con, "fold_serial")
         doomed = _plan(con, cutoff_ns, report)
-    for start in range(0, len(doomed), traces_at_once):
+    for step in _steps(doomed, records_at_once):
         with store.write() as con:
             if counter(con, "fold_serial") != serial:
                 return False
-            _remove(con, doomed[start : start + traces_at_once], report)
+            _remove(con, step, report)
             serial = grow(con, "fold_serial")  # a fold that is under way reads again
     with store.write() as con:
         if counter(con, "fold_serial") != serial:
@@ -134,28 +147,48 @@ def _round(store: Store, cutoff_ns: int, report: PruneReport, traces_at_once: in
     return True
 
 
-def _plan(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> list[str]:
+def _plan(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> list[_Doomed]:
     """The traces to remove, oldest first."""
     con.execute(sql_text("judged_time.sql"))
-    text = sql_text("prune_plan.sql").replace("$cutoff", str(int(cutoff_ns)))
-    con.execute(text)
+    con.execute(sql_text("prune_plan.sql").replace("$cutoff", str(int(cutoff_ns))))
     kept = con.execute(
         "SELECT count(*) FROM trace_ends SEMI JOIN lasting USING (trace_id) WHERE last_ns < ?", [cutoff_ns]
     ).fetchall()
     report.traces_kept_for_runs = kept[0][0]
-    return [
-        name for (name,) in con.execute("SELECT trace_id FROM doomed ORDER BY last_ns, trace_id").fetchall()
-    ]
+    rows = con.execute(
+        "SELECT trace_id, coalesce(spans, 0) + coalesce(logs, 0), first_start_ns, last_start_ns,"
+        " first_log_ns, last_log_ns, first_derived_ns, last_derived_ns"
+        " FROM doomed LEFT JOIN trace_rows USING (trace_id) ORDER BY last_ns, trace_id"
+    ).fetchall()
+    return [_Doomed(name, size, (a, b), (c, d), (e, f)) for name, size, a, b, c, d, e, f in rows]
 
 
-def _remove(con: DuckDBPyConnection, traces: list[str], report: PruneReport) -> None:
-    with registered(con, gone_traces=pa.table({"trace_id": pa.array(traces, type=pa.string())})):
-        for kind, table in _TABLES.items():
-            trace = "coalesce(trace_id, session_trace)" if table == "log_rows" else "trace_id"
-            count = con.execute(
-                f"DELETE FROM {table} WHERE {trace} IN (SELECT trace_id FROM gone_traces)"  # noqa: S608
-            ).fetchall()[0][0]
-            setattr(report, kind, getattr(report, kind) + count)
+def _steps(doomed: list[_Doomed], records: int) -> Iterator[list[_Doomed]]:
+    """The traces in groups of so many records; a trace is not divided."""
+    step: list[_Doomed] = []
+    size = 0
+    for trace in doomed:
+        if step and size + trace.size > records:
+            yield step
+            step, size = [], 0
+        step.append(trace)
+        size += trace.size
+    if step:
+        yield step
+
+
+def _remove(con: DuckDBPyConnection, traces: list[_Doomed], report: PruneReport) -> None:
+    names = pa.table({"trace_id": pa.array([trace.trace_id for trace in traces], type=pa.string())})
+    with registered(con, gone_traces=names):
+        for kind, (table, column, place) in _TABLES.items():
+            # Within the stretch where they lie: there is no index, and the rest is not looked at.
+            known = [time for trace in traces for time in getattr(trace, place) if time is not None]
+            if known:
+                count = con.execute(
+                    f"DELETE FROM {table} WHERE {column} BETWEEN {min(known)} AND {max(known)}"  # noqa: S608
+                    " AND trace_id IN (SELECT trace_id FROM gone_traces)"
+                ).fetchall()[0][0]
+                setattr(report, kind, getattr(report, kind) + count)
         con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM gone_traces)")
     report.traces += len(traces)
 
