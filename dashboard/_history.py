@@ -74,9 +74,9 @@ def _line(row: HistoryRow, number: int, as_json: bool) -> None:
             before, after = [f"role {row.before.role}", *before], [f"role {row.after[0].role}", *after]
         texts, language = marked(before, after), "diff"
     left, right = st.columns(2, gap="medium")
-    with left, st.container(border=True, height="stretch"):
+    with left, st.container(border=row.before is not None, height="stretch"):
         _side(row, row.before, texts[0], language, f"b{number}", old=True)
-    with right, st.container(border=True, height="stretch"):
+    with right, st.container(border=bool(row.after), height="stretch"):
         _side(row, row.after[0] if row.after else None, texts[1], language, f"a{number}", old=False)
         _told(row)
 
@@ -113,8 +113,8 @@ def _told(row: HistoryRow) -> None:
 def _absent(row: HistoryRow) -> str:
     return {
         "made": "— not in the recording",
-        "moved": "— stood at another place",
-        "moved_away": "— stands at another place",
+        "moved": f"— stood at place {row.place}",
+        "moved_away": f"— stands at place {row.place}",
         "merged": "— now part of the message before it",
         "dropped": "— not sent any more",
     }.get(row.kind, "—")

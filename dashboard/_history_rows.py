@@ -35,6 +35,7 @@ class HistoryRow:
     after: tuple[HistoryMessage, ...]
     repairs: list[HistoryRepair] = field(default_factory=list)
     broken: bool = False  # a rule is broken at the recorded message
+    place: int | None = None  # moved: where it stood; moved_away: where it stands now
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def rows_of(history: RequestHistory) -> list[HistoryRow]:
     by_origin: dict[int, list[HistoryRepair]] = {}
     for repair in history.repairs:
         by_origin.setdefault(repair.origin, []).append(repair)
-    stands = {origin for origin, _ in groups if origin is not None}
+    stands = {origin: messages[0].position for origin, messages in groups if origin is not None}
     anchored = {groups[at][0] for at in anchors}
     rows: list[HistoryRow] = []
     left = iter(sorted(before))
@@ -64,7 +65,7 @@ def rows_of(history: RequestHistory) -> list[HistoryRow]:
         nonlocal pending
         while pending is not None and (until is None or pending < until):
             if pending not in anchored:
-                rows.append(_gone(before[pending], pending in stands, by_origin.get(pending, [])))
+                rows.append(_gone(before[pending], stands.get(pending), by_origin.get(pending, [])))
             pending = next(left, None)
 
     for at, (origin, messages) in enumerate(groups):
@@ -75,7 +76,7 @@ def rows_of(history: RequestHistory) -> list[HistoryRow]:
             row = HistoryRow("changed" if changed else "same", before[origin], messages)
             row.repairs = list(by_origin.get(origin, []))
         elif origin is not None:
-            row = HistoryRow("moved", None, messages, list(by_origin.get(origin, [])))
+            row = HistoryRow("moved", None, messages, list(by_origin.get(origin, [])), place=origin)
         else:
             row = HistoryRow("made", None, messages)
         rows.append(row)
@@ -123,9 +124,9 @@ def _in_order(origins: Sequence[int | None]) -> set[int]:
     return chosen
 
 
-def _gone(message: HistoryMessage, moved: bool, repairs: list[HistoryRepair]) -> HistoryRow:
-    if moved:
-        return HistoryRow("moved_away", message, ())
+def _gone(message: HistoryMessage, stands: int | None, repairs: list[HistoryRepair]) -> HistoryRow:
+    if stands is not None:
+        return HistoryRow("moved_away", message, (), place=stands)
     merged = any(repair.kind == "merged_messages" for repair in repairs)
     return HistoryRow("merged" if merged else "dropped", message, (), repairs)
 

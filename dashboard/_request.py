@@ -14,7 +14,7 @@ import streamlit as st
 from ..guard import GuardPolicy, NotFoundError, provider_rules
 from ..guard.messages import PROVIDERS
 from ..replay import Cause, HistoryMessage, RequestAnalysis, RequestHistory
-from . import _data, _history, _ui
+from . import _data, _history, _policy, _ui
 from ._queries import RequestFacts
 from ._request_words import class_name, mark_of, provider_name
 from ._text import count, cut, plain
@@ -61,6 +61,8 @@ def draw(key: str, policy: GuardPolicy, seen: RequestAnalysis) -> None:
     _badges(history, facts)
     if history.request is not None:
         _refusal(history, _cause(seen, trace_id, span_id))
+    if history.request is not None and history.request.verdict == "prevented_by_guard":
+        _guarded(facts)
     if not history.before:
         _nothing(history)
         _facts(history, facts)
@@ -157,6 +159,25 @@ def _cause(seen: RequestAnalysis, trace_id: str, span_id: str) -> Cause | None:
         (one.cause for one in seen.requests if one.trace_id == trace_id and one.span_id == span_id), None
     )
     return next((one for one in seen.causes if one.number == number), None)
+
+
+def _guarded(facts: RequestFacts) -> None:
+    """A provider that refuses loops itself: here the guard is the cure, and not the sanitizer."""
+    saved = _policy.saved()
+    _ui.section("Have it prevented live", "The guard steps in before the provider does:")
+    st.code(
+        _policy.loading_lines(saved.path)
+        if saved.in_force
+        else "from loopscope.guard import DuplicateCallGuard, GuardPolicy\n\n"
+        "guard = DuplicateCallGuard(GuardPolicy())",
+        language="python",
+    )
+    st.page_link(
+        "app_pages/tuning.py",
+        label="Tune with this run",
+        icon=":material/tune:",
+        query_params={"run": facts.run_id},
+    )
 
 
 def _nothing(history: RequestHistory) -> None:
@@ -259,6 +280,24 @@ def _proven(history: RequestHistory) -> list[str]:
 
 
 def _live(history: RequestHistory, span_id: str, provider: str | None) -> None:
+    if history.repairs:
+        _ways(history, span_id, provider)
+    _ui.section("Take it away", "The whole history as JSON, long texts and all.")
+    name = re.sub(r"[^0-9a-f]", "", span_id)[:16]
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        for label, side in (("Repaired history", "after"), ("As recorded", "before")):
+            st.download_button(
+                label,
+                data=_write(history, side, provider),
+                file_name=f"request-{name}-{'repaired' if side == 'after' else 'recorded'}.json",
+                mime="application/json",
+                icon=":material/download:",
+                on_click="ignore",
+                key=f"download_{side}",
+            )
+
+
+def _ways(history: RequestHistory, span_id: str, provider: str | None) -> None:
     _ui.section("Have it repaired live", "In the agent, on the copy of the history that is sent:")
     st.code(live_snippet(history), language="python")
     proven = _proven(history)
@@ -275,29 +314,15 @@ def _live(history: RequestHistory, span_id: str, provider: str | None) -> None:
         f"loopscope sanitize history.json{known} --output repaired.json",
         language="bash",
     )
-    name = re.sub(r"[^0-9a-f]", "", span_id)[:16]
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        for label, side in (("Repaired history", "after"), ("As recorded", "before")):
-            st.download_button(
-                label,
-                data=_write(history, side, provider),
-                file_name=f"request-{name}-{'repaired' if side == 'after' else 'recorded'}.json",
-                mime="application/json",
-                icon=":material/download:",
-                on_click="ignore",
-                key=f"download_{side}",
-            )
 
 
 def _write(history: RequestHistory, side: str, provider: str | None):
-    from ._policy import saved
-
     def write() -> bytes:
         with _data.reader() as ask:
             whole, _ = ask.request(
                 history.trace_id,
                 history.span_id,
-                saved().policy,
+                _policy.saved().policy,
                 provider,
                 text_limit=_WHOLE,
                 message_limit=_WHOLE,

@@ -178,7 +178,7 @@ def _coverage(seen: RequestAnalysis) -> None:
 
 def _failed(seen: RequestAnalysis) -> None:
     totals = seen.totals
-    left, right = st.columns([1.2, 1], gap="large")
+    left, right = st.columns([1.2, 1], gap="medium")
     with left:
         _ui.section("What was wrong", "Failed requests by what the provider refused, and the verdict.")
         _charts.show(
@@ -303,7 +303,7 @@ def _ui_latent(found: RequestAnalysis) -> None:
     )
     if not broken:
         st.markdown(
-            f":material/check: **0 of {count(checked, 'checked request')}**: it would have left each as it is."
+            f":material/check: **0 of {count(checked, 'checked request')}**: each would have stayed as it is."
         )
         return
     st.text(f"{broken:,} of {count(checked, 'checked request')}.")
