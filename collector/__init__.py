@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ._instrument import instrument
     from ._otlp import decode_logs, decode_traces, logs_json_to_protobuf, traces_json_to_protobuf
     from ._processor import DuckDBSpanProcessor
+    from ._prune import PruneReport, prune
     from ._receiver import otlp_app
     from ._records import Derived, LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
-    from ._prune import PruneReport, prune
     from ._redact import redact_logs, redact_traces
     from ._redact_rules import RedactionRules
     from ._segment import Segment, Signal, read_segment

@@ -33,7 +33,7 @@ __all__ = ["serve"]
 
 DATABASE_VARIABLE = "LOOPSCOPE_DB"  # tells the pages which database to show
 ENDPOINT_VARIABLE = "LOOPSCOPE_OTLP_HTTP"  # and where to send spans
-TOKEN_ASKED_VARIABLE = "LOOPSCOPE_TOKEN_ASKED"  # and whether that takes a token
+ASKED_VARIABLE = "LOOPSCOPE_TOKEN_ASKED"  # and whether that takes a token
 # The token itself is not told: what is on a page ends up in screenshots.
 
 _GRACE_SECONDS = 1  # for open connections at the end
@@ -84,7 +84,7 @@ def serve(
         intake = Intake(db_path, token=token)
         receiver = _Server(http_app(intake, loopback_only=local), receiver_socket)
         os.environ[ENDPOINT_VARIABLE] = receiver.url
-        os.environ[TOKEN_ASKED_VARIABLE] = "1" if token is not None else ""
+        os.environ[ASKED_VARIABLE] = "1" if token is not None else ""
         grpc_receiver, no_grpc = _grpc_receiver(intake, host, otlp_grpc_port)
         servers = [receiver]
         page_server = None

@@ -16,7 +16,7 @@ __all__ = ["ENDPOINT_VARIABLE", "endpoint", "grouped", "nothing_here"]
 ENDPOINT_VARIABLE = "LOOPSCOPE_OTLP_HTTP"
 """Set by the server: address of its OTLP/HTTP receiver. Absent where none runs."""
 
-TOKEN_ASKED_VARIABLE = "LOOPSCOPE_TOKEN_ASKED"
+ASKED_VARIABLE = "LOOPSCOPE_TOKEN_ASKED"
 """Set by the server where senders have to show its token."""
 
 _HEADERS = 'OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20$LOOPSCOPE_TOKEN"'
@@ -62,7 +62,7 @@ def grouped() -> dict[str, tuple[str, str, str]]:
             "Any OpenTelemetry SDK or collector, over OTLP/HTTP (protobuf or JSON)"
             + (":" if endpoint() else "; start the receiver with `loopscope serve`:"),
             f"export OTEL_EXPORTER_OTLP_ENDPOINT={to}\nexport OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
-            + (f"\nexport {_HEADERS}" if os.environ.get(TOKEN_ASKED_VARIABLE) else ""),
+            + (f"\nexport {_HEADERS}" if os.environ.get(ASKED_VARIABLE) else ""),
             "bash",
         ),
         "Samples": (

@@ -95,6 +95,13 @@ def test_snippets_name_the_database_from_any_folder(tmp_path, visit, monkeypatch
     assert f"LOOPSCOPE_DB='{path}' " in shown
 
 
+@pytest.mark.parametrize("asked", ["1", ""])
+def test_senders_are_told_of_the_token_where_it_is_asked_for(tmp_path, visit, monkeypatch, asked):
+    monkeypatch.setenv("LOOPSCOPE_TOKEN_ASKED", asked)
+    shown = texts(visit(tmp_path / "empty.duckdb", "health"))
+    assert ("OTEL_EXPORTER_OTLP_HEADERS" in shown) is bool(asked)
+
+
 def test_the_way_without_code_is_the_documented_one(tmp_path, visit):
     shown = texts(visit(tmp_path / "empty.duckdb", "health"))
     command = (
