@@ -196,5 +196,5 @@ def _drops(path: Path, segment: Segment) -> list[Drop]:
     return [
         Drop(path.name, str(name)[:100], source[:200], value, segment.received_ns)
         for name, value in meta.items()
-        if str(name).startswith("dropped") and type(value) is int and 0 < value < 2**62
+        if str(name).startswith(("dropped", "refused")) and type(value) is int and 0 < value < 2**62
     ]

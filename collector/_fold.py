@@ -332,6 +332,7 @@ class _Fold:
     def _write(self, changes: Changes, serial: int, done: set[str]) -> tuple[int, int]:
         import duckdb
 
+        gate = turnstile(self.store.path)
         with self.store.write() as con:
             if counter(con, "fold_serial") != serial:
                 raise _Retry
@@ -343,6 +344,12 @@ class _Fold:
             except (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException) as error:
                 raise Refused(named(error)) from error
             grow(con, "fold_serial")
+        # The segments are deleted next. What went into a file without a name is nowhere else.
+        if not gate.in_place():
+            raise StoreError(
+                f"{self.store.path} was deleted or replaced while spans were folded into it;"
+                " they are still in the spool and are folded again."
+            )
         return found
 
     def _let_go(self, outline: Outline, done: set[str]) -> None:

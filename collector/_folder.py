@@ -54,8 +54,10 @@ class _Lock:
 
     def acquire(self, role: str) -> bool:
         """Take it if it is free. Raises StoreError where the file cannot be made."""
-        if self.held:
-            return True
+        if self._descriptor is not None:
+            if _is_at(self._descriptor, self.path):
+                return True
+            self._close()  # the file was deleted: others would lock a new one
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except OSError as error:
@@ -128,6 +130,13 @@ def folder_of(db_path: str | os.PathLike[str]) -> dict[str, Any] | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
 
 
 class Folder:
@@ -260,7 +269,7 @@ class Folder:
                 told = ""
                 pause = interval
             except StoreBusyError as error:
-                told, pause = _tell(told, f"{error}"), interval
+                told, pause = _tell(told, f"{error}", "busy"), interval
             except (StoreError, SpoolError, OSError) as error:
                 told = _tell(told, f"folding {self.store.path} failed, will be tried again: {error}")
                 pause = _TROUBLE_PAUSE
@@ -271,8 +280,8 @@ class Folder:
             self.retire()
 
 
-def _tell(told: str, message: str) -> str:
-    kind = message.split(":", 1)[0]
+def _tell(told: str, message: str, kind: str | None = None) -> str:
+    kind = kind or message.split(":", 1)[0]
     if kind != told:
         _logger.warning("%s", message)
     return kind

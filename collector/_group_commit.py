@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from ._spool import Signal, Spool
 
@@ -25,6 +26,7 @@ class OverloadedError(Exception):
 class _Waiting:
     signal: Signal
     payload: bytes
+    rejected: int  # records of the request that cannot be kept
     done: Future[None] = field(default_factory=Future)
 
 
@@ -42,18 +44,21 @@ class GroupCommit:
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
         self._bytes = 0
+        self._refused = 0  # requests, since the segment before
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="loopscope-spool")
         self._last: Future[None] | None = None  # the writer's present run; None: it has nothing to do
 
-    def submit(self, signal: Signal, payload: bytes) -> Future[None]:
+    def submit(self, signal: Signal, payload: bytes, rejected: int = 0) -> Future[None]:
         """A future that is done when the payload is durable, or holds what `Spool.write` raised.
 
+        `rejected` records of the request were left out; they are counted once the rest is durable.
         Raises OverloadedError.
         """
-        item = _Waiting(signal, payload)
+        item = _Waiting(signal, payload, rejected)
         item.done.set_running_or_notify_cancel()  # from here on it cannot be called back
         with self._lock:
             if self._waiting and self._bytes + len(payload) > self._max_waiting_bytes:
+                self._refused += 1
                 raise OverloadedError
             self._waiting.append(item)
             self._bytes += len(payload)
@@ -71,13 +76,13 @@ class GroupCommit:
     def _write_all(self) -> None:
         while group := self._next_group():
             trouble: Exception | None = None
+            refused = self._refused
             try:
-                self._spool.write(
-                    [(item.signal, item.payload) for item in group], meta={"writer": "receiver"}
-                )
+                self._spool.write([(item.signal, item.payload) for item in group], meta=_meta(group, refused))
             except Exception as error:  # noqa: BLE001  each request is told
                 trouble = error
             with self._lock:
+                self._refused += -refused if trouble is None else len(group)
                 self._bytes -= sum(len(item.payload) for item in group)
             for item in group:
                 if trouble is None:
@@ -97,3 +102,14 @@ class GroupCommit:
             if not group:
                 self._last = None
         return group
+
+
+def _meta(group: list[_Waiting], refused: int) -> dict[str, Any]:
+    """What a segment says beside its payloads; the counts end up in the database (see `Spool.write`)."""
+    meta: dict[str, Any] = {"writer": "receiver", "service": "OTLP receiver"}
+    if refused:
+        meta["refused_requests"] = refused
+    for signal, name in (("traces", "dropped_spans"), ("logs", "dropped_logs")):
+        if rejected := sum(item.rejected for item in group if item.signal == signal):
+            meta[name] = rejected
+    return meta

@@ -129,7 +129,7 @@ class GrpcReceiver:
                     held.add(len(body))
                     packing = "gzip" if body.startswith(_GZIP) else "identity"
                     checked = intake.check(body, packing, "protobuf", signal, held)
-                    intake.commit(signal, checked.payload).result()
+                    intake.commit(signal, checked).result()
             except RefusedError as refusal:
                 return self._refuse(context, _CODES[refusal.status], str(refusal))
             except OverloadedError:

@@ -117,9 +117,9 @@ class Intake:
             raise RefusedError(400, str(error)) from error
         return checked
 
-    def commit(self, signal: Signal, payload: bytes) -> Future[None]:
+    def commit(self, signal: Signal, checked: Checked) -> Future[None]:
         """Done when the payload is on the disk. Raises OverloadedError; the future may hold a SpoolError."""
-        return self._commits.submit(signal, payload)
+        return self._commits.submit(signal, checked.payload, checked.rejected)
 
     def close(self) -> None:
         """Wait for what is being written."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import StoreBusyError, StoreError, StoreVersionError
 from ._schema import SCHEMA_VERSION
+from ._turns import Waiting, others_wait
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,6 +36,12 @@ __all__ = ["OpenInProcessError", "Turnstile", "connect", "describe_process", "tu
 _FIRST_WAIT = 0.004
 _LONGEST_WAIT = 0.08
 
+# Courtesy to other processes that wait (see _turns.py), in seconds.
+_RECENT = 1.0  # who let go of the file so short a time ago
+_YIELD = 0.2  # gives others so long to take it: more than they sleep between two attempts
+_LONG_OPEN = 0.5  # who had it open for so long
+_DRAIN = 1.0  # lets its own threads wait so long for it to be closed
+
 
 class OpenInProcessError(StoreBusyError):
     """This process has the file open already, through a connection that is not ours."""
@@ -43,13 +50,16 @@ class OpenInProcessError(StoreBusyError):
 class Turnstile:
     """One database file as this process sees it: the shared connection and who is inside."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, file: str) -> None:
         self.path = path
+        self._file = file  # the same, whatever directory the process changes to
         self.lock = threading.RLock()
         self.writing = threading.RLock()
         self.connection: DuckDBPyConnection | None = None
         self.inside: Counter[int] = Counter()  # leases by thread
-        self.known: tuple[int, int] | None = None  # device and inode of a file already looked at
+        self._opened = 0.0  # when the connection was made
+        self._left = float("-inf")  # when the last one was closed
+        self.known: tuple[int, int] | None = None  # device and inode of the file looked at last
 
     @contextmanager
     def enter(
@@ -57,13 +67,13 @@ class Turnstile:
     ) -> Iterator[DuckDBPyConnection]:
         """A cursor on the shared connection; `open_(self, deadline)` makes it if there is none."""
         deadline = time.monotonic() + timeout
-        if not self.lock.acquire(timeout=max(timeout, 0.0)):
-            raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
         pid, thread = os.getpid(), threading.get_ident()
+        self._acquire(thread, timeout, deadline)
         try:
             connection = self.connection
             if connection is None:
                 connection = self.connection = open_(self, deadline)
+                self._opened = time.monotonic()
             cursor = connection.cursor()
             self.inside[thread] += 1
         finally:
@@ -74,6 +84,42 @@ class Turnstile:
             if os.getpid() == pid:  # a child forked in here has no part in the file
                 self._leave(cursor, thread)
 
+    def _acquire(self, thread: int, timeout: float, deadline: float) -> None:
+        """Take the lock, with no connection or one on the file that is there now."""
+        started = time.monotonic()
+        yields_until = min(started + _YIELD, deadline)
+        drains_until = min(started + _DRAIN, deadline)
+        while True:
+            if not self.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+                raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
+            now = time.monotonic()
+            if thread in self.inside:
+                return
+            if self.connection is None:
+                if now >= yields_until or now - self._left > _RECENT or not others_wait(self._file):
+                    return
+            # Where the file was deleted, those inside go on with what has no name any more; who comes now
+            # waits until they have left. DuckDB would give them the old one under the same path.
+            elif not self.in_place():
+                if now >= deadline:
+                    holder = f"threads of this process (PID {os.getpid()}), though deleted"
+                    self.lock.release()
+                    raise _busy(self.path, holder, timeout)
+            elif now >= drains_until or now - self._opened < _LONG_OPEN or not others_wait(self._file):
+                return
+            else:  # threads that overlap would keep the file for ever: let those inside come out
+                yields_until = max(yields_until, now + _YIELD)
+            self.lock.release()
+            time.sleep(_FIRST_WAIT)
+
+    def in_place(self) -> bool:
+        """Whether the path still names the file that was opened last, which was not deleted or replaced."""
+        try:
+            status = os.stat(self._file)
+        except OSError:
+            return False
+        return self.known == (status.st_dev, status.st_ino)
+
     def _leave(self, cursor: DuckDBPyConnection, thread: int) -> None:
         with self.lock:
             cursor.close()
@@ -82,6 +128,7 @@ class Turnstile:
             if not self.inside and self.connection is not None:
                 connection, self.connection = self.connection, None
                 connection.close()
+                self._left = time.monotonic()
 
 
 _turnstiles: dict[str, Turnstile] = {}
@@ -102,7 +149,7 @@ def turnstile(path: str | os.PathLike[str]) -> Turnstile:
                 " Start the process in another way (spawn).",
                 path=os.fspath(path),
             )
-        return _turnstiles.setdefault(key, Turnstile(os.fspath(path)))
+        return _turnstiles.setdefault(key, Turnstile(os.fspath(path), key))
 
 
 # -- fork ---------------------------------------------------------------------------------------------
@@ -160,20 +207,23 @@ def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyC
 
     started = time.monotonic()
     wait = _FIRST_WAIT
-    while True:
-        try:
-            return duckdb.connect(path, read_only=read_only)
-        except duckdb.Error as error:
-            text = str(error)
-            if read_only and _MIXED in text:
-                raise OpenInProcessError(str(_busy(path, _holder(path, text), 0.0)), path=path) from error
-            if not _is_busy(text):
-                raise _cannot_open(path, text) from error
-            if time.monotonic() >= deadline:
-                raise _busy(path, _holder(path, text), time.monotonic() - started) from error
-        # The jitter keeps processes that were refused together from coming back together.
-        time.sleep(min(wait * random.uniform(0.5, 1.5), max(deadline - time.monotonic(), 0.001)))  # noqa: S311
-        wait = min(wait * 1.6, _LONGEST_WAIT)
+    with Waiting(path) as waiting:
+        while True:
+            try:
+                return duckdb.connect(path, read_only=read_only)
+            except duckdb.Error as error:
+                text = str(error)
+                if read_only and _MIXED in text:
+                    raise OpenInProcessError(str(_busy(path, _holder(path, text), 0.0)), path=path) from error
+                if not _is_busy(text):
+                    raise _cannot_open(path, text) from error
+                if time.monotonic() >= deadline:
+                    raise _busy(path, _holder(path, text), time.monotonic() - started) from error
+            waiting.show()
+            # The jitter keeps processes that were refused together from coming back together.
+            pause = wait * random.uniform(0.5, 1.5)  # noqa: S311
+            time.sleep(min(pause, max(deadline - time.monotonic(), 0.001)))
+            wait = min(wait * 1.6, _LONGEST_WAIT)
 
 
 _MIXED = "with a different configuration"
@@ -196,6 +246,11 @@ def _cannot_open(path: str, text: str) -> StoreError:
         return StoreVersionError(
             f"{path} was written by a DuckDB version that this one cannot read: {first}",
             supported=SCHEMA_VERSION,
+        )
+    if "WAL does not match" in text:
+        first = (
+            f"{path}.wal belongs to another database file, one that was deleted or replaced."
+            " Move it away; nothing of this file is in it."
         )
     return StoreError(f"cannot open {path}: {first}")
 

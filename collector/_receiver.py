@@ -94,7 +94,7 @@ def http_app(intake: Intake, *, loopback_only: bool) -> Starlette:
                     check = partial(intake.check, body, packing, encoding, signal, held)
                     few = _INLINE_BYTES if packing in {"", "identity"} else _INLINE_PACKED_BYTES
                     checked = check() if len(body) <= few else await asyncio.to_thread(check)
-                    await asyncio.wrap_future(intake.commit(signal, checked.payload))
+                    await asyncio.wrap_future(intake.commit(signal, checked))
             except RefusedError as refusal:
                 return _error(refusal.status, str(refusal), encoding)
             except OverloadedError:

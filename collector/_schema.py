@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -38,8 +39,9 @@ def create_schema(con: DuckDBPyConnection) -> None:
     con.execute(sql_text("schema.sql"))
     con.execute(sql_text("views.sql"))
     con.execute(
-        "INSERT INTO meta VALUES ('schema_version', ?), ('version', '0'), ('fold_serial', '0')",
-        [str(SCHEMA_VERSION)],
+        "INSERT INTO meta VALUES ('schema_version', ?), ('version', ?), ('fold_serial', '0')",
+        # Versions are keys of readers' caches: a file made in the place of a deleted one must not repeat its.
+        [str(SCHEMA_VERSION), str(time.time_ns() // 1_000_000)],
     )
     con.execute("COMMIT")
 

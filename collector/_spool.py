@@ -62,9 +62,9 @@ class Spool:
         Args:
             payloads: serialized ExportTraceServiceRequest ("traces") and ExportLogsServiceRequest ("logs")
                 messages.
-            meta: facts about the segment. Whole numbers under keys that start with "dropped" are added up in
-                the database, per `meta["service"]` (else per host and process): each counts what was lost
-                since the writer's last segment.
+            meta: facts about the segment. Whole numbers under keys that start with "dropped" or "refused" are
+                added up in the database, per `meta["service"]` (else per host and process): each counts what was
+                lost since the writer's last segment.
 
         Raises:
             SpoolError: the folder cannot be used or the disk is full; nothing was written.
@@ -82,8 +82,9 @@ class Spool:
                 self.prepare()
                 self._store(draft, final, data)
         except OSError as error:
-            with suppress(OSError):
-                draft.unlink()
+            for leftover in (draft, final):  # renamed, but the folder could not be synced
+                with suppress(OSError):
+                    leftover.unlink()
             raise SpoolError(f"cannot write to the spool {self.path}: {error.strerror}") from error
         return final
 

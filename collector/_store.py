@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 __all__ = ["Store", "counter", "grow"]
+
+_logger = logging.getLogger(__name__)
 
 # Two writes inside one tick of the file system's clock could leave the same signature.
 _SETTLED_NS = 100_000_000
@@ -157,6 +160,7 @@ def _make(path: Path) -> None:
     # Made under another name and linked: nobody ever sees a half-made database, whenever this process dies.
     import duckdb
 
+    _set_aside_log(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new")
     try:
         try:
@@ -175,3 +179,14 @@ def _make(path: Path) -> None:
         for leftover in (draft, Path(f"{draft}.wal")):
             with suppress(OSError):
                 leftover.unlink()
+
+
+def _set_aside_log(path: Path) -> None:
+    """A write-ahead log whose database was deleted: beside a new file, DuckDB would refuse to open that."""
+    log = Path(f"{path}.wal")
+    with suppress(OSError):
+        inode = log.stat().st_ino
+        # In this order: a log that was there before there was no database is not that of a newer one.
+        if not path.exists() and log.stat().st_ino == inode:
+            os.replace(log, f"{log}.orphan")
+            _logger.warning("%s belonged to a database that is gone; it is %s.orphan now", log, log)
