@@ -96,7 +96,8 @@ def _fault(failure: Failure) -> tuple[Any, ...]:
     row, judged = failure.row, failure.judgement
     scope = row["session_id"] or row["run_id"]
     what = (judged.call_id,) if judged.call_id else judged.fault
-    return (scope, failure.error_class, what)
+    # Services may name their sessions alike without knowing of each other.
+    return (row["service_name"], scope, failure.error_class, what)
 
 
 def _earlier(con: duckdb.DuckDBPyConnection, firsts: Sequence[Failure]) -> dict[int, list[dict[str, Any]]]:

@@ -1,9 +1,9 @@
 -- For each row of `first_requests` (number, trace_id, span_id, session_id, run_id): the last three requests before it
--- in its session (its run, where no session is known), and the last two of its own agent; newest first.
+-- in its session (its run, where no session is known) of its service, and the last two of its own agent; newest first.
 -- Ranked by numbers alone: the lists of messages are fetched for the few that are left.
 WITH scoped AS (
     SELECT
-        trace_id, span_id, start_ns, agent_name, coalesce(session_id, run_id) AS scope,
+        trace_id, span_id, start_ns, service_name, agent_name, coalesce(session_id, run_id) AS scope,
         row_number() OVER (ORDER BY start_ns, trace_id, span_id) AS n
     FROM llm_request_rows
     WHERE coalesce(session_id, run_id) IN (SELECT coalesce(session_id, run_id) FROM first_requests)
@@ -17,7 +17,9 @@ lagged AS (
         lag(n, 1) OVER same_agent AS own_1,
         lag(n, 2) OVER same_agent AS own_2
     FROM scoped
-    WINDOW same_scope AS (PARTITION BY scope ORDER BY n), same_agent AS (PARTITION BY scope, agent_name ORDER BY n)
+    WINDOW
+        same_scope AS (PARTITION BY scope, service_name ORDER BY n),
+        same_agent AS (PARTITION BY scope, service_name, agent_name ORDER BY n)
 ),
 firsts AS (
     SELECT f.number, l.before_1, l.before_2, l.before_3, l.own_1, l.own_2

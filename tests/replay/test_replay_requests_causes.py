@@ -65,6 +65,14 @@ def test_runs_of_one_session_share_their_causes() -> None:
     assert cause.requests == 2
 
 
+def test_services_that_name_their_sessions_alike_share_nothing() -> None:
+    error = DUPLICATE.format("call_aaaa")
+    other = refused(TWICE, error, "run-2", at=2, session_id="s")
+    other.service_name = "another service"
+    found = analysed(refused(TWICE, error, "run-1", at=1, session_id="s"), other)
+    assert [cause.requests for cause in found.causes] == [1, 1]
+
+
 def test_history_shrank() -> None:
     long = [USER, *(says("user", f"page {number}") for number in range(20)), *ROUND[1:]]
     cause = only(sent(long, at=0), refused([USER, gives("call_aaaa"), says("user", "go on")], ORPHAN, at=1))
