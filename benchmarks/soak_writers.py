@@ -74,8 +74,8 @@ def agent(db: str, name: str, endpoint: str, workers: int) -> None:
     if endpoint:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import SpanExportResult, SpanProcessor
+        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+        from opentelemetry.sdk.trace.export import SpanExportResult
 
         class Sender(SpanProcessor):
             """Sends when it is told to, so that it is known which spans an answer acknowledges."""

@@ -63,8 +63,8 @@ class Spool:
             payloads: serialized ExportTraceServiceRequest ("traces") and ExportLogsServiceRequest ("logs")
                 messages.
             meta: facts about the segment. Whole numbers under keys that start with "dropped" or "refused" are
-                added up in the database, per `meta["service"]` (else per host and process): each counts what was
-                lost since the writer's last segment.
+                added up in the database, per `meta["service"]` (else per host and process): each counts what
+                was lost since the writer's last segment.
 
         Raises:
             SpoolError: the folder cannot be used or the disk is full; nothing was written.
