@@ -52,6 +52,7 @@ class Figures:
     doubled: list[str] = field(default_factory=list)
     reads: int = 0
     pages: int = 0
+    slowest_read: float = 0.0  # seconds, of commands
     failed_reads: list[str] = field(default_factory=list)
     kills: int = 0
     trouble: list[str] = field(default_factory=list)  # quarantine, drops, an agent that ended by itself
@@ -276,6 +277,7 @@ class Soak:
         seen = 0
         while not self.over.is_set():
             for arguments in COMMANDS:
+                started = time.monotonic()
                 done = subprocess.run(
                     [sys.executable, "-m", "loopscope.cli", *arguments, "--db", str(self.db)],
                     capture_output=True,
@@ -283,6 +285,7 @@ class Soak:
                     check=False,
                 )
                 self.figures.reads += 1
+                self.figures.slowest_read = max(self.figures.slowest_read, time.monotonic() - started)
                 if done.returncode:
                     self._failed(f"{arguments[0]}: {done.stderr[-500:]}")
                 elif arguments[0] == "query":
@@ -403,6 +406,7 @@ def main() -> int:
     print(f"calls acknowledged {figures.acknowledged:,}, in the store {figures.stored:,}")
     print(f"acknowledged and lost {len(figures.lost)}, there twice {len(figures.doubled)}")
     reads = f"{figures.reads} commands, {figures.pages} pages"
+    reads += f", the slowest command {figures.slowest_read:.1f} s"
     print(f"reads {reads}, failed {len(figures.failed_reads)}")
     for line in (
         *figures.lost[:10],

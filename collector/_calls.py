@@ -170,7 +170,7 @@ def _arguments(span: SpanRecord) -> tuple[Content, bool]:
         return _NOTHING, False  # ADK 1 writes empty objects where capture is off
     if hit is None:
         return _from_event(span, "gen_ai.tool.message", "content")
-    return open_arguments(*hit), is_cut(hit[1], attributes)
+    return open_arguments(*hit), is_cut(hit[1], attributes) or _is_half_an_object(hit[1])
 
 
 def _result(span: SpanRecord) -> tuple[Content, bool]:
@@ -236,6 +236,14 @@ def is_cut(value: Any, attributes: Mapping[str, Any]) -> bool:
     if value[:1] in ("{", "[") and _stops_in_the_middle(value):
         return True
     return as_long > 0 and size >= 128
+
+
+def _is_half_an_object(value: Any) -> bool:
+    """Arguments are an object. One that stops in the middle was cut at any length, by a limit or a model.
+
+    What it was meant to be is unknown, so two of them that are equal may have been two calls.
+    """
+    return isinstance(value, str) and value.lstrip()[:2] == '{"' and _stops_in_the_middle(value)
 
 
 def _stops_in_the_middle(text: str) -> bool:
