@@ -184,9 +184,10 @@ def _remove(con: DuckDBPyConnection, traces: list[_Doomed], report: PruneReport)
             # Within the stretch where they lie: there is no index, and the rest is not looked at.
             known = [time for trace in traces for time in getattr(trace, place) if time is not None]
             if known:
+                trace = "coalesce(trace_id, session_trace)" if table == "log_rows" else "trace_id"
                 count = con.execute(
                     f"DELETE FROM {table} WHERE {column} BETWEEN {min(known)} AND {max(known)}"  # noqa: S608
-                    " AND trace_id IN (SELECT trace_id FROM gone_traces)"
+                    f" AND {trace} IN (SELECT trace_id FROM gone_traces)"
                 ).fetchall()[0][0]
                 setattr(report, kind, getattr(report, kind) + count)
         con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM gone_traces)")
@@ -197,7 +198,9 @@ def _remove_loose_logs(con: DuckDBPyConnection, cutoff_ns: int, report: PruneRep
     """Log records of no trace."""
     con.execute(sql_text("judged_time.sql"))
     report.logs += con.execute(
-        "DELETE FROM log_rows WHERE trace_id IS NULL AND judged_ns(time_ns, received_ns) < ?", [cutoff_ns]
+        "DELETE FROM log_rows WHERE trace_id IS NULL AND session_trace IS NULL"
+        " AND judged_ns(time_ns, received_ns) < ?",
+        [cutoff_ns],
     ).fetchall()[0][0]
 
 
