@@ -45,6 +45,8 @@ class Waiting:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None and descriptor in _open:
             _open.discard(descriptor)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a child that was just forked has it open
             os.close(descriptor)
 
 
