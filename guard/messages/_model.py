@@ -70,6 +70,12 @@ class Message:
     empty_tool_calls: bool = False  # `tool_calls` is there and is no list with calls in it
     changed: bool = False  # differs from `raw`: the format writes it anew
     protected: bool = False  # must go back as it is (e.g. signed thinking of the latest turn)
+    near: int = -1  # of one that a repair made: the message of the input that it was made for
+
+    @property
+    def place(self) -> int:
+        """Where in the input it is, or what it was made for."""
+        return self.near if self.index is None else self.index
 
     @property
     def calls(self) -> list[Call]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._canonical import canonical_arguments
 from ._formats import Format
-from ._formats._base import rename_id
+from ._formats._base import rename_id, same
 from ._model import Call, Message, Result
 from ._repairs import Log
 from ._settling import settled
@@ -24,12 +24,13 @@ __all__ = ["Found", "Pairs", "Slot", "Turn", "pair", "pair_end"]
 class Turn:
     """The calls of one answer of the model."""
 
-    __slots__ = ("by_wire", "first", "last", "loose", "shared", "slots")
+    __slots__ = ("by_wire", "first", "forms", "last", "loose", "shared", "slots")
 
     def __init__(self, at: int) -> None:
         self.first = self.last = at  # positions of messages
         self.slots: list[Slot] = []
-        self.by_wire: dict[str, list[Slot]] = {}
+        self.by_wire: dict[str, _Group] = {}  # calls by their id as it stands
+        self.forms: dict[str, set[tuple[Any, ...]]] = {}  # what is called under an id that several have
         self.shared: set[str] = set()  # spellings that several calls of the turn have
         self.loose: list[Found] = []  # results without a usable id right behind it, paired by position
 
@@ -66,7 +67,16 @@ class _Group:
     __slots__ = ("next", "slots", "turn")
 
     def __init__(self, turn: Turn) -> None:
-        self.turn, self.slots, self.next = turn, [], 0
+        self.turn, self.next = turn, 0
+        self.slots: list[Slot] = []
+
+    def free(self) -> Slot | None:
+        """The first of them that has no result yet."""
+        while self.next < len(self.slots):
+            if self.slots[self.next].found is None:
+                return self.slots[self.next]
+            self.next += 1
+        return None
 
 
 class Pairs:
@@ -120,11 +130,19 @@ class Pairs:
         turn, call = slot.turn, slot.call
         key = (call.id or "").strip()
         if key:
-            same = turn.by_wire.setdefault(key, [])
-            if same:
-                slot.dropped = any(_twins(one.call, call) for one in same)
+            alike = turn.by_wire.get(key)
+            if alike is None:
+                alike = turn.by_wire[key] = _Group(turn)
+            else:
+                forms = turn.forms.get(key)
+                if forms is None:
+                    forms = turn.forms[key] = {_form(alike.slots[0].call)}
+                form = _form(call)
+                slot.dropped = form in forms
                 slot.renamed = not slot.dropped
-            same.append(slot)
+                forms.add(form)
+            if not slot.dropped:
+                alike.slots.append(slot)
         turn.slots.append(slot)
         if slot.dropped:
             return
@@ -141,12 +159,9 @@ class Pairs:
         """The call of this id that the next result belongs to."""
         stack = self._armed.get(one)
         while stack:
-            group = stack[-1]
-            while group.next < len(group.slots):
-                slot = group.slots[group.next]
-                if slot.found is None:
-                    return slot
-                group.next += 1
+            slot = stack[-1].free()
+            if slot is not None:
+                return slot
             stack.pop()
         return None
 
@@ -154,6 +169,10 @@ class Pairs:
         for one in found.result.ids:
             slot = self._outstanding(one)
             if slot is not None:
+                if one in slot.turn.shared:
+                    # Several calls of the turn may be meant: the one that spells its id so goes first.
+                    alike = slot.turn.by_wire.get((found.result.id or "").strip())
+                    slot = (None if alike is None else alike.free()) or slot
                 _join(slot, found, one)
                 return
         for one in found.result.ids:
@@ -272,7 +291,7 @@ class Pairs:
                 continue
             earlier_at, earlier = first[name]
             if slot is None or earlier is None:
-                if slot is earlier is None and _equal(message.raw, self.messages[earlier_at].raw):
+                if slot is earlier is None and same(message.raw, self.messages[earlier_at].raw):
                     self.dropped_messages.add(at)
                 continue
             if slot.turn is earlier.turn or not _twins(slot.call, earlier.call):
@@ -281,7 +300,7 @@ class Pairs:
                 _join(earlier, slot.found, slot.found.via)
                 slot.found = None
             elif slot.found is not None and earlier.found is not None:
-                if not _equal(slot.found.result.content, earlier.found.result.content):
+                if not same(slot.found.result.content, earlier.found.result.content):
                     continue
                 slot.found.slot, slot.found.rival = None, earlier
                 self.lone.append(slot.found)
@@ -378,26 +397,13 @@ def _may_pair(slot: Slot, found: Found) -> bool:
 def _repeats(found: Found) -> bool:
     """Is this result the one that an earlier call of its id got, once more?"""
     holder = None if found.rival is None else found.rival.found
-    return holder is not None and _equal(holder.result.content, found.result.content)
-
-
-def _equal(one: object, other: object) -> bool:
-    if one is other:
-        return True
-    try:
-        return bool(one == other)
-    except Exception:  # noqa: BLE001 - nested too deep, or a foreign object's own idea of being equal
-        return False
+    return holder is not None and same(holder.result.content, found.result.content)
 
 
 def _twins(one: Call, other: Call) -> bool:
-    return (
-        one.name == other.name
-        and one.kind == other.kind
-        and set(one.ids) == set(other.ids)
-        and (_equal(one.arguments, other.arguments) or _form(one.arguments) == _form(other.arguments))
-    )
+    return one.name == other.name and one.kind == other.kind and _form(one) == _form(other)
 
 
-def _form(arguments: Any) -> str:
-    return canonical_arguments(arguments)
+def _form(call: Call) -> tuple[Any, ...]:
+    """Equal for two calls that are the same. Python's own `==` takes 1 for True."""
+    return call.name, call.kind, frozenset(call.ids), canonical_arguments(call.arguments)

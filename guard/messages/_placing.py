@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from ._formats import Format
@@ -116,6 +116,13 @@ class _Builder:
             return message
         return replace(message, blocks=(found.result,), changed=True)
 
+    def made(self, results: Sequence[Result], turn: Turn) -> list[Message]:
+        """New messages for results of a turn."""
+        made = self.form.result_messages(results)
+        for message in made:
+            message.near = self.messages[turn.last].place
+        return made
+
     def moved(self, found: Found, where: str = "did not stand right behind its call") -> None:
         slot = found.slot
         assert slot is not None
@@ -143,7 +150,7 @@ class _Builder:
                     self.moved(found)
                 out.append(self.result_message(found))
             if turn in self.stubs:
-                out.extend(self.form.result_messages(self.stubs[turn]))
+                out.extend(self.made(self.stubs[turn], turn))
         return out
 
     def anywhere(self) -> list[Message]:
@@ -151,7 +158,7 @@ class _Builder:
         ends = {turn.last: turn for turn in self.pairs.turns}
         away = self._displaced()
         out: list[Message] = []
-        waiting: list[Result] = []  # stubs, which come behind the results that follow at once
+        waiting: list[Message] = []  # stubs, which come behind the results that follow at once
         for at, message in enumerate(self.messages):
             founds = self.found_at.get(at)
             if founds:
@@ -163,7 +170,7 @@ class _Builder:
                     out.append(self.result_message(found))
                 continue
             if waiting:
-                out.extend(self.form.result_messages(waiting))
+                out.extend(waiting)
                 waiting = []
             edited = self.edited(at)
             if edited.blocks or not message.blocks:
@@ -174,8 +181,8 @@ class _Builder:
                     if found in away:
                         self.moved(found, "stood behind a later call of the same id")
                         out.append(self.result_message(found))
-                waiting = list(self.stubs.get(turn, ()))
-        out.extend(self.form.result_messages(waiting))
+                waiting = self.made(self.stubs.get(turn, ()), turn)
+        out.extend(waiting)
         return out
 
     def _displaced(self) -> set[Found]:
@@ -218,7 +225,7 @@ class _Builder:
                 for found in self.results[turn]:
                     self.moved(found)
                 results = [found.result for found in self.results[turn]]
-                out.extend(self.form.result_messages([*results, *self.stubs.get(turn, ())]))
+                out.extend(self.made([*results, *self.stubs.get(turn, ())], turn))
         return out
 
     def _home(self, turn: Turn) -> int | None:

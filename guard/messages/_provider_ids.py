@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from ._facts import id_faults
 from ._formats import Format
-from ._formats._base import get, plain
+from ._formats._base import get, plain, word
 from ._model import Block, Call, Message, Result
 from ._providers import ProviderRules
 from ._repairs import Log
@@ -43,10 +43,11 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 class _Asked:
     """A call that waits for its result."""
 
-    __slots__ = ("answered", "id", "turn", "was")
+    __slots__ = ("answered", "id", "said", "turn", "was")
 
     def __init__(self, was: str | None, new_id: str, turn: int) -> None:
         self.was = was
+        self.said = (was or "").strip()
         self.id = new_id
         self.turn = turn
         self.answered = False
@@ -183,7 +184,11 @@ def _result(
 
 
 def _answered(result: Result, waiting: dict[str, list[_Asked]]) -> _Asked | None:
-    """The call of the nearest earlier turn that still waits for a result of this id, there the first."""
+    """The call of the nearest earlier turn that still waits for a result of this id.
+
+    There the first, but before it one that has the very id.
+    """
+    said = (result.id or "").strip()
     for one in result.ids:
         stack = waiting.get(one)
         while stack and stack[-1].answered:
@@ -194,7 +199,7 @@ def _answered(result: Result, waiting: dict[str, list[_Asked]]) -> _Asked | None
         for asked in reversed(stack):
             if asked.turn != found.turn:
                 break
-            if not asked.answered:
+            if not asked.answered and (asked.said == said or found.said != said):
                 found = asked
         found.answered = True
         return found
@@ -212,7 +217,7 @@ def mend_item_ids(messages: list[Message], broken: frozenset[Rule], form: Format
         if call is not None and call.raw is not None:
             if Rule.ITEM_ID_PREFIX in broken and not call.kind and not (item or "fc").startswith("fc"):
                 why = "it is no id of a function call"
-            elif Rule.ID_PRESENT in broken and not str(get(call.raw, "call_id") or "").strip():
+            elif Rule.ID_PRESENT in broken and not word(get(call.raw, "call_id")).strip():
                 why = "it stood in the place of the call id"
         if not why and item is not None and item in seen and Rule.ITEM_ID_UNIQUE in broken:
             why = "an earlier item has it"
@@ -230,5 +235,6 @@ def _without_item_id(message: Message, why: str, log: Log) -> Message:
         call = blocks[0]
         raw["call_id"] = call.id
         blocks = (replace(call, raw=raw),)
-    log.add(RepairKind.REWROTE_ID, message, item, f"left out the item id {log.quoted(item)}: {why}")
+    said = word(item) or None
+    log.add(RepairKind.REWROTE_ID, message, said, f"left out the item id {log.quoted(said)}: {why}")
     return replace(message, raw=raw, blocks=blocks, changed=True)

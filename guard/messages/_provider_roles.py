@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ._formats import Format
-from ._model import Block, Message, Other
+from ._model import Block, Message, Other, Result
 from ._providers import ProviderRules
 from ._repairs import Log
 from ._rules import Rule
@@ -135,7 +135,7 @@ class _Order:
         why = f'put {article} message "{text}" here, as the order of roles asks for it'
         self.log.add(RepairKind.FIXED_ROLE, before, None, why)
         wire = "model" if self.form.name == "gemini" and role == "assistant" else role
-        return Message(role, (self.form.text_block(text),), None, None, wire, changed=True)
+        return Message(role, (self.form.text_block(text),), None, None, wire, changed=True, near=before.place)
 
     def merged(self, first: Message, second: Message) -> Message:
         why = f"merged this {first.role} message with the one before it"
@@ -164,7 +164,8 @@ def _joined(first: Message, second: Message) -> tuple[Block, ...]:
     text = "\n\n".join(one.text for one in texts if one is not None and one.text and not one.empty)
     made = Other("text", not text.strip(), text, text)
     rest = [block for message in (first, second) for block in message.blocks if block not in texts]
-    return (made, *rest)
+    results = [block for block in rest if type(block) is Result]  # they come before other content
+    return (*results, made, *[block for block in rest if type(block) is not Result])
 
 
 def _plain_text(message: Message) -> Other | None:

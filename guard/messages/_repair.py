@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ._formats import Format, detect_format, format_of
-from ._formats._base import get, plain
+from ._formats._base import get, plain, same
 from ._model import Block, Message, Other
 from ._pairing import pair
 from ._placing import place
@@ -67,10 +67,10 @@ def repair_messages(
     stored = previous_response_id is not None or has_references(parsed)
     done = without_empty_calls(parsed, log)
     for _ in range(_MAX_ROUNDS):
-        before = len(log.repairs)
+        before = len(log.repairs), len(done)
         done = merger.merged(done)
         done = _paired(done, form, pending, form.placement == "anywhere" and stored, log)
-        if len(log.repairs) == before:
+        if (len(log.repairs), len(done)) == before:
             break
     log.repairs.sort(key=lambda repair: repair.message_index)
     return SanitizeResult(
@@ -142,9 +142,10 @@ class _Merger:
         return out
 
     def _belongs(self, one: Message, other: Message) -> bool:
-        if one.role != other.role or one.wire_role != other.wire_role or one.protected or other.protected:
+        roles = {one.wire_role or one.role, other.wire_role or other.role}
+        if one.role != other.role or len(roles) > 1 or one.protected or other.protected:
             return False
-        if one.role not in ("user", "assistant") or get(one.raw, "name") != get(other.raw, "name"):
+        if one.role not in ("user", "assistant") or not same(get(one.raw, "name"), get(other.raw, "name")):
             return False
         if self.exempt is not None and any(
             message.raw is not None and self.exempt(message.raw) for message in (one, other)

@@ -22,8 +22,7 @@ class Log:
         self.repairs: list[Repair] = [] if repairs is None else repairs
 
     def add(self, kind: RepairKind, message: Message, call_id: str | None, detail: str) -> None:
-        at = -1 if message.index is None else message.index
-        self.repairs.append(Repair(kind, at, call_id, detail))
+        self.repairs.append(Repair(kind, message.place, call_id, detail))
 
     @staticmethod
     def cut(content: Any) -> str:

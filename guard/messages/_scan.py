@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ._facts import BLANK_ID, arguments_faults, id_faults, is_blank_block
 from ._formats import format_of
-from ._formats._base import get
+from ._formats._base import get, word
 from ._model import Call, Message, Other, Result
 from ._rules import Rule
 from ._words import MessageFormat
@@ -64,6 +64,7 @@ class HistoryScan:
         self._turn: list[_Open] = []
         self._by_id: dict[str, list[_Open]] = {}  # those without a result
         self._answered: set[str] = set()
+        self._keys: set[str] = set()  # the ids of its calls as they stand, stripped
         self._keyless: list[_Open] = []
         self._turn_last = -1  # the last assistant message of it
         self._run_open = False  # results of it may follow here
@@ -208,6 +209,7 @@ class HistoryScan:
 
     def _add(self, one: _Open) -> None:
         self._turn.append(one)
+        self._keys.add(one.key)
         for text in one.call.ids:
             self._by_id.setdefault(text, []).append(one)
         if not one.key:
@@ -222,7 +224,7 @@ class HistoryScan:
             return
         self._check_id(call.id or "", index)
         if self._items and call.raw is not None:
-            if not str(get(call.raw, "call_id") or "").strip():
+            if not word(get(call.raw, "call_id")).strip():
                 self._found.append(Finding(Rule.ID_PRESENT, index, key))
             item = get(call.raw, "id")
             if not call.kind and isinstance(item, str) and item.strip() and not item.startswith("fc"):
@@ -301,6 +303,9 @@ class HistoryScan:
         if found.index != self._turn_last and not self._items:
             self._found.append(Finding(Rule.SPLIT_TURN, index, text))
         call = found.call
+        if self._chat and legacy != (call.kind == "function_call"):
+            # The role `function` answers no `tool_calls`, nor `tool` a `function_call`.
+            self._found.append(Finding(Rule.MISSING_RESULT, found.index, call.id, call.name or ""))
         if not self._positional and text != call.id and text and call.id and not legacy:
             self._found.append(Finding(Rule.ID_SPELLING, index, text, call.id))
         if self._positional and result.name != call.name:
@@ -309,8 +314,13 @@ class HistoryScan:
     def _match(self, result: Result) -> _Open | None:
         """The call of the turn at hand that this result answers: the last message's first."""
         best: _Open | None = None
+        said = (result.id or "").strip()
         for text in result.ids:
-            for one in self._by_id.get(text, ()):
+            waiting = self._by_id.get(text, ())
+            if len(waiting) > 1 and waiting[0].key != said and said in self._keys:
+                # Several calls may be meant: the one that spells its id so goes first.
+                waiting = sorted(waiting, key=lambda one: one.key != said)
+            for one in waiting:
                 if self._items or one.index == self._turn_last:
                     return one
                 if best is None or one.index > best.index:
@@ -338,6 +348,7 @@ class HistoryScan:
 
     def _new_turn(self) -> None:
         self._turn, self._by_id, self._keyless, self._run_results = [], {}, [], 0
+        self._keys = set()
         if self._answered:
             self._answered = set()
 
@@ -451,6 +462,8 @@ class HistoryScan:
                 for text in one.call.ids:
                     by_id[text].remove(one)
                 found.append(Finding(Rule.MISPLACED_RESULT, index, result.id))
+                if self._items and result.id and one.call.id and result.id != one.call.id:
+                    found.append(Finding(Rule.ID_SPELLING, index, result.id, one.call.id))
             elif not elsewhere:
                 found.append(Finding(otherwise, index, result.id))
         return [pair for pair in unanswered if id(pair[0]) not in taken]

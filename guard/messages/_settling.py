@@ -22,6 +22,7 @@ def settled(pairs: Pairs, keep_orphans: bool, log: Log, pending: Set[str]) -> Pa
     for slot in pairs.slots:
         if slot.found is None and not pending.isdisjoint(slot.call.ids):
             slot.renamed = False
+        _settle_kind(pairs, slot, log)
         _settle_ids(pairs, slot, log)
         _settle_names(pairs, slot, log)
     return pairs
@@ -71,6 +72,21 @@ def _settle_lone_results(pairs: Pairs, keep_orphans: bool, log: Log) -> None:
             log.add(RepairKind.DROPPED_ORPHAN_RESULT, message, None, why)
 
 
+def _settle_kind(pairs: Pairs, slot: Slot, log: Log) -> None:
+    """Of chat completions: `tool_calls` are answered by the role `tool`, `function_call` by `function`."""
+    call, found = slot.call, slot.found
+    if found is None or pairs.form.placement != "after":
+        return
+    legacy = call.kind == "function_call"
+    if (found.result.kind == "function_call") == legacy:
+        return
+    role = "function" if legacy else "tool"
+    why = f'gave this result of {log.quoted(call.name)} the role "{role}", as its call asks for it'
+    log.add(RepairKind.FIXED_ROLE, pairs.messages[found.at], call.id, why)
+    name = call.name if legacy else found.result.name
+    found.result = replace(found.result, kind="function_call" if legacy else "", name=name)
+
+
 def _settle_ids(pairs: Pairs, slot: Slot, log: Log) -> None:
     form, call, found = pairs.form, slot.call, slot.found
     message = pairs.messages[slot.at]
@@ -99,12 +115,14 @@ def _settle_ids(pairs: Pairs, slot: Slot, log: Log) -> None:
                 why = f"gave this result the id {log.quoted(slot.call.id)}, as only that call was waiting"
                 log.add(RepairKind.REWROTE_ID, pairs.messages[found.at], slot.call.id, why)
         return
-    own = (slot.call.id or "").strip()
-    unclear = found.via in slot.turn.shared and found.via != own
-    if found.via not in slot.call.ids or unclear:
+    own, said = (slot.call.id or "").strip(), (found.original.id or "").strip()
+    unclear = said != own and (said in slot.turn.by_wire or not slot.turn.shared.isdisjoint(found.result.ids))
+    early = said != own and found.at < slot.at  # behind its call it may read as the result of another
+    if found.via not in slot.call.ids or unclear or early:
         found.result = form.rename_result(found.result, slot.call.id)
         if not slot.renamed:
-            why = f"keyed this result on {log.quoted(slot.call.id)}: several calls share the id it had"
+            cause = "several calls share the id it had" if unclear else "it spelled that otherwise"
+            why = f"keyed this result on {log.quoted(slot.call.id)}: {cause}"
             log.add(RepairKind.REWROTE_ID, pairs.messages[found.at], found.original.id, why)
 
 

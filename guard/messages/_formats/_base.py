@@ -39,10 +39,8 @@ def get(raw: Any, key: str) -> Any:
     """A member of a dict or of an SDK object; None where it has none."""
     if type(raw) is dict:
         return raw.get(key)
-    if isinstance(raw, Mapping):
-        return raw.get(key)
     try:
-        return getattr(raw, key, None)
+        return raw.get(key) if isinstance(raw, Mapping) else getattr(raw, key, None)
     except Exception:  # noqa: BLE001 - what a foreign object does when looked at is its own affair
         return None
 
@@ -51,11 +49,14 @@ def plain(raw: Any) -> dict[str, Any]:
     """A new dict of what a dict (one level deep) or an SDK object holds; empty for anything else."""
     if isinstance(raw, Mapping):
         return dict(raw)
-    dump = getattr(raw, "model_dump", None)
+    dump = get(raw, "model_dump")
     if callable(dump):
-        made = dump(exclude_none=True)
+        try:
+            made = dump(exclude_none=True)
+        except Exception:  # noqa: BLE001 - as in `get`
+            return {}
         return made if isinstance(made, dict) else {}
-    if hasattr(raw, "__dict__"):
+    if isinstance(get(raw, "__dict__"), dict):
         return {key: deep_plain(value) for key, value in vars(raw).items() if not key.startswith("_")}
     return {}
 
@@ -75,9 +76,7 @@ def id_variants(*texts: Any) -> tuple[str, ...]:
     """All spellings under which these ids are known, stripped: each id, and the halves of `A|B`."""
     found: dict[str, None] = {}
     for text in texts:
-        if text is None or text == "":
-            continue
-        whole = str(text).strip()
+        whole = word(text).strip()
         if not whole:
             continue
         found[whole] = None
@@ -96,8 +95,18 @@ def one_id(text: Any) -> tuple[str, ...]:
     return id_variants(text)
 
 
+def word(value: Any) -> str:
+    """A value that should be a text as one; "" for None and for what cannot be shown."""
+    if type(value) is str:
+        return value
+    try:
+        return "" if value is None else str(value)
+    except Exception:  # noqa: BLE001 - nested too deep, too many digits, or as in `get`
+        return ""
+
+
 def wire_text(text: Any) -> str | None:
-    return text if type(text) is str or text is None else str(text)
+    return text if type(text) is str or text is None else word(text)
 
 
 def rename_id(text: str, new_head: str) -> str:
@@ -125,15 +134,29 @@ def text_other(text: Any, raw: Any) -> Other:
 
 def role_of(raw: Any) -> str:
     """The role as it stands; "" where there is none."""
-    role = get(raw, "role")
-    if type(role) is str:
-        return role
-    return "" if role is None else str(getattr(role, "value", role))
+    return role_word(get(raw, "role"))
+
+
+def role_word(role: Any) -> str:
+    if type(role) is str or role is None:
+        return role or ""
+    value = get(role, "value")  # of an enumeration
+    return word(role if value is None else value)
+
+
+def same(one: object, other: object) -> bool:
+    """Are two values equal? False where they cannot be compared."""
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - nested too deep, or a foreign object's own idea of being equal
+        return False
 
 
 def merge(raw: Any, changes: dict[str, Any]) -> Any:
     """`raw` itself where it holds these values, else a plain dict that does. None takes a key away."""
-    if raw is not None and all(get(raw, key) == value for key, value in changes.items()):
+    if raw is not None and all(same(get(raw, key), value) for key, value in changes.items()):
         return raw
     made = {} if raw is None else plain(raw)
     for key, value in changes.items():
@@ -175,7 +198,12 @@ class Format:
         if not message.changed:
             return message.raw
         made = self._written(message)
-        return made if made is message.raw or isinstance(message.raw, Mapping) else deep_plain(made)
+        if made is message.raw or isinstance(message.raw, Mapping):
+            return made
+        try:
+            return deep_plain(made)
+        except RecursionError:
+            return made  # nested deeper than any JSON that a server reads
 
     def stub(self, call: Call) -> Result:
         """A result for a call that has none, marked as such."""

@@ -59,6 +59,8 @@ class Anthropic(Format):
 def _block(raw: Any) -> Block:
     member = raw.get if type(raw) is dict else partial(get, raw)
     kind = member("type")
+    if not isinstance(kind, str):
+        return text_other(raw, raw) if type(raw) is str else Other("unknown", raw is None, raw)
     if kind == "text":
         return text_other(member("text"), raw)
     if kind == "tool_use":
@@ -67,10 +69,6 @@ def _block(raw: Any) -> Block:
     if kind == "tool_result":
         text, content, failed = member("tool_use_id"), member("content"), member("is_error")
         return Result(one_id(text), None, content, failed, is_stub_content(content), raw, wire_text(text))
-    if type(raw) is str:
-        return text_other(raw, raw)
-    if not isinstance(kind, str):
-        return Other("unknown", raw is None, raw)
     if kind in ("thinking", "redacted_thinking"):
         return Other("reasoning", False, raw)
     if kind in ("server_tool_use", "mcp_tool_use"):

@@ -17,6 +17,7 @@ from ._base import (
     parts_of,
     plain,
     role_of,
+    same,
     text_other,
     wire_text,
 )
@@ -68,7 +69,7 @@ def _block(raw: Any, of_assistant: bool) -> Block:
     if inner is not None:
         member = inner.get if type(inner) is dict else partial(get, inner)
         text, content, status = member("toolUseId"), member("content"), member("status")
-        failed = None if status is None else status == "error"
+        failed = None if status is None else same(status, "error")
         server = of_assistant and member("type") is not None
         return Result(
             one_id(text), None, content, failed, is_stub_content(content), raw, wire_text(text), server
@@ -96,7 +97,7 @@ def _written(block: Block) -> Any:
         inner = get(block.raw, "toolResult")
         values: dict[str, Any] = {"toolUseId": block.id, "content": block.content}
         status = get(inner, "status")
-        if block.failed is not None and block.failed != (status == "error"):
+        if block.failed is not None and block.failed != same(status, "error"):
             values["status"] = "error" if block.failed else "success"
         changed = merge(inner, values)
         return (

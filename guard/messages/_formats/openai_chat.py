@@ -18,8 +18,10 @@ from ._base import (
     one_id,
     parts_of,
     plain,
+    role_word,
     text_other,
     wire_text,
+    word,
 )
 
 __all__ = ["OpenAIChat"]
@@ -55,7 +57,7 @@ class OpenAIChat(Format):
         is_dict = type(raw) is dict
         role = raw.get("role") if is_dict else get(raw, "role")
         if type(role) is not str:
-            role = "" if role is None else str(getattr(role, "value", role))
+            role = role_word(role)
         content = raw.get("content") if is_dict else get(raw, "content")
         if role == "tool":
             return Message(role, (self._result(raw, content),), raw, index, role)
@@ -156,6 +158,8 @@ def _part(part: Any) -> Other:
     if type(part) is str:
         return text_other(part, part)
     kind = get(part, "type")
+    if not isinstance(kind, str):
+        return Other("media", False, part)
     if kind in _TEXT_PARTS:
         return text_other(get(part, "refusal" if kind == "refusal" else "text"), part)
     if kind in ("thinking", "reasoning"):
@@ -196,7 +200,7 @@ def _same(blocks: Sequence[Other], was: Sequence[Any]) -> bool:
 def _written_part(block: Other) -> Any:
     if block.kind == "text" and (block.raw is None or type(block.raw) is str):
         return {"type": "text", "text": block.text or ""}
-    return block.raw if not hasattr(block.raw, "model_dump") else plain(block.raw)
+    return plain(block.raw) if callable(get(block.raw, "model_dump")) else block.raw
 
 
 def _written_call(call: Call) -> Any:
@@ -212,7 +216,7 @@ def _written_call(call: Call) -> Any:
         if was.id != call.id:
             # Every key that held the old id gets the new one, so that all passes see one id.
             old = (was.id or "").strip()
-            keys = [key for key in _ID_KEYS if old and str(get(raw, key) or "").strip() == old]
+            keys = [key for key in _ID_KEYS if old and word(get(raw, key)).strip() == old]
             changes.update(dict.fromkeys(keys or ["id"], call.id))
     return merge(raw, changes)
 
@@ -223,7 +227,11 @@ def _written_result(message: Message, made: dict[str, Any]) -> Any:
         made["name"] = result.name
     elif message.raw is not None:
         made.pop("name", None)
-    if message.wire_role != "function":
+    legacy = result.kind == "function_call"
+    made["role"] = "function" if legacy else "tool"
+    if legacy:
+        made.pop("tool_call_id", None)
+    else:
         key = "call_id" if "tool_call_id" not in made and "call_id" in made else "tool_call_id"
         if result.id is None:
             made.pop(key, None)

@@ -16,6 +16,7 @@ from ._base import (
     one_id,
     parts_of,
     plain,
+    role_word,
     text_other,
     wire_text,
 )
@@ -59,7 +60,7 @@ class OpenAIResponses(Format):
             return Message("tool", (_result(raw, _OUTPUT_TYPES[kind]),), raw, index)
         role = raw.get("role") if is_dict else get(raw, "role")
         if kind in ("", "message") and role is not None:
-            role = role if type(role) is str else str(getattr(role, "value", role))
+            role = role_word(role)
             content = raw.get("content") if is_dict else get(raw, "content")
             if type(content) is str:
                 blocks: tuple[Block, ...] = (text_other(content, content),)
@@ -186,7 +187,7 @@ def _written_result(result: Result, raw: Any) -> Any:
 
 def _part(part: Any) -> Other:
     kind = get(part, "type")
-    if kind in _TEXT_PARTS:
+    if isinstance(kind, str) and kind in _TEXT_PARTS:
         return text_other(get(part, "refusal" if kind == "refusal" else "text"), part)
     return text_other(part, part) if type(part) is str else Other("media", False, part)
 
