@@ -39,7 +39,8 @@ def old(tmp_path):
         con.execute((Path(__file__).parent / "schema_1.sql").read_text(encoding="utf-8"))
         columns = con.execute(
             "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns()"
-            " WHERE NOT internal AND column_name NOT IN ('started_at', 'ended_at', 'logged_at') GROUP BY table_name"
+            " WHERE NOT internal AND column_name NOT IN ('started_at', 'ended_at', 'logged_at')"
+            " GROUP BY table_name"
         ).fetchall()
         con.execute(f"ATTACH '{new}' AS new (READ_ONLY)")
         for table, names in columns:
