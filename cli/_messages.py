@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,21 +16,26 @@ from ..guard import LoopscopeError
 from ._options import Format, FormatOption
 from ._output import console, print_csv, print_json, print_note, print_table
 
+if TYPE_CHECKING:
+    from ..guard.messages import MessageFormat
+
 __all__ = ["lint", "sanitize"]
 
 _LARGEST = 512 * 2**20  # bytes of a file that is read whole
 _HISTORY_KEYS = ("messages", "input", "contents")  # where a request's body holds its history
 _ENVELOPES = ("request", "body", "kwargs")  # where a recorded exchange holds the request
+_MAKERS = {"openai-chat": "openai", "bedrock-converse": "bedrock"}  # others are named like their format
+_ITEMS = ("function_call", "function_call_output", "reasoning")  # of the Responses API, which have no role
 
 Source = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
         help="A JSON file, or - for standard input: a list of messages, or a request's body with messages, "
-        "input or contents; or JSON Lines with one of these a line.",
+        "input or contents; or JSON Lines, with one of these or one message a line.",
     ),
 ]
-MessageFormat = Annotated[
+MessageFormatOption = Annotated[
     str | None,
     typer.Option(
         "--message-format",
@@ -52,6 +58,7 @@ class _History:
     line: int | None
     model: str | None
     previous_response_id: str | None
+    spread: bool = False  # over a file of JSON Lines, a message a line
 
     def with_messages(self, messages: list[Any]) -> Any:
         if not self.place:
@@ -69,7 +76,7 @@ def sanitize(
     provider: Annotated[
         str | None, typer.Option(help="Also repair what only this provider refuses, e.g. deepseek.")
     ] = None,
-    message_format: MessageFormat = None,
+    message_format: MessageFormatOption = None,
     pending: Pending = None,
     reload: Annotated[
         bool,
@@ -90,7 +97,7 @@ def sanitize(
     """
     from .. import guard
 
-    _known_format(message_format)
+    known_format = _known_format(message_format)
     _known_provider(provider)
     if reload and provider:
         raise LoopscopeError(
@@ -98,10 +105,11 @@ def sanitize(
         )
     rows: list[dict[str, Any]] = []
     documents: list[Any] = []
-    lines = False
+    lines = spread = False
+    still: set[str] = set()
     for history in _histories(source):
         lines = lines or history.line is not None
-        options: dict[str, Any] = {"format": message_format}
+        options: dict[str, Any] = {"format": known_format}
         if not reload:
             options["provider"] = provider
         if pending:
@@ -113,7 +121,13 @@ def sanitize(
             done = repair(history.messages, **options)
         except ValueError as error:
             raise LoopscopeError(f"{_where(source, history)}: {error}") from None
-        documents.append(history.with_messages(done.messages))
+        if history.spread:
+            documents.extend(done.messages)
+        else:
+            documents.append(history.with_messages(done.messages))
+        spread = spread or history.spread
+        if not provider:
+            still |= _still_refused(done.messages, known_format, options)
         for one in done.repairs:
             rows.append(
                 {
@@ -125,7 +139,7 @@ def sanitize(
                 }
             )
     if output is not None:
-        _write(output, documents, lines)
+        _write(output, documents, lines or spread)
     if report:
         _print_findings(rows, "repairs", lines, format, "Nothing to repair.")
     else:
@@ -135,7 +149,10 @@ def sanitize(
         if not rows:
             print_note("nothing to repair")
         if output is None:
-            sys.stdout.write(_dumped(documents, lines))
+            sys.stdout.write(_dumped(documents, lines or spread))
+    for name in sorted(still):
+        then = f"then sanitize what came out with --provider {name}" if reload else f"give --provider {name}"
+        print_note(f"{name} would still refuse this: {then}")
     if check and rows:
         raise typer.Exit(1)
 
@@ -146,7 +163,7 @@ def lint(
         str | None,
         typer.Option(help="The provider that the history goes to. Not given: every one of its format."),
     ] = None,
-    message_format: MessageFormat = None,
+    message_format: MessageFormatOption = None,
     pending: Pending = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
@@ -156,14 +173,14 @@ def lint(
     """
     from .. import guard
 
-    _known_format(message_format)
+    known_format = _known_format(message_format)
     _known_provider(provider)
     rows: list[dict[str, Any]] = []
     lines = False
     for history in _histories(source):
         lines = lines or history.line is not None
         try:
-            named = message_format or guard.detect_format(history.messages)
+            named = known_format or guard.detect_format(history.messages)
             asked = [provider] if provider else _providers_of(named)
             for name in asked:
                 for one in guard.lint_messages(
@@ -186,12 +203,22 @@ def lint(
                     )
         except ValueError as error:
             raise LoopscopeError(f"{_where(source, history)}: {error}") from None
-    who = provider or "any provider of its format that is known"
-    _print_findings(
-        _merged(rows), "violations", lines, format, f"Clean: breaks no rule that is known of {who}."
-    )
+    who = f"of {provider}" if provider else "of any provider of this format"
+    _print_findings(_merged(rows), "violations", lines, format, f"Clean: breaks no known rule {who}.")
     if rows:
         raise typer.Exit(1)
+
+
+def _still_refused(
+    messages: list[Any], known_format: MessageFormat | None, options: dict[str, Any]
+) -> set[str]:
+    """The maker of the format, if a history repaired for no provider still breaks a rule of its."""
+    from .. import guard
+
+    named = known_format or guard.detect_format(messages)
+    maker = _MAKERS.get(named, named)
+    given = {key: value for key, value in options.items() if key not in ("format", "provider")}
+    return {maker} if guard.lint_messages(messages, maker, named, **given) else set()
 
 
 def _merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -215,7 +242,9 @@ def _print_findings(rows: list[dict[str, Any]], what: str, lines: bool, format: 
     elif format is Format.CSV:
         print_csv(list(rows[0]), rows)
     else:
-        print_table({key: key.replace("_", " ") for key in rows[0]}, rows, width=120, optional=("rule",))
+        print_table(
+            {key: key.replace("_", " ") for key in rows[0]}, rows, width=300, optional=("rule",), wrap=True
+        )
 
 
 # -- reading and writing ------------------------------------------------------------------------
@@ -228,6 +257,11 @@ def _histories(source: str) -> Iterator[_History]:
         documents: list[tuple[int | None, Any]] = [(None, json.loads(text))]
     except (ValueError, RecursionError) as error:
         documents = list(_json_lines(text, name, error))
+    if documents and all(_is_message(document) for _, document in documents):
+        history = _history([document for _, document in documents], (), None)
+        history.spread = True
+        yield history
+        return
     found = False
     for line, document in documents:
         place = _place_of(document)
@@ -235,7 +269,8 @@ def _histories(source: str) -> Iterator[_History]:
             where = f"{name}, line {line}" if line else name
             raise LoopscopeError(
                 f"{where}: no message history: give a list of messages, or an object with "
-                f"{', '.join(_HISTORY_KEYS[:-1])} or {_HISTORY_KEYS[-1]}"
+                f"{', '.join(_HISTORY_KEYS[:-1])} or {_HISTORY_KEYS[-1]} (traces and the session files of "
+                "coding agents are for loopscope import)"
             )
         found = True
         yield _history(document, place, line)
@@ -274,6 +309,12 @@ def _json_lines(text: str, name: str, whole: Exception) -> Iterator[tuple[int, A
             if number == 1 or len(lines) == 1:
                 raise LoopscopeError(f"{name}: not JSON: {whole}") from None
             raise LoopscopeError(f"{name}, line {number}: not JSON: {error}") from None
+
+
+def _is_message(document: Any) -> bool:
+    if not isinstance(document, dict) or _place_of(document) is not None:
+        return False
+    return isinstance(document.get("role"), str) or document.get("type") in _ITEMS
 
 
 def _place_of(document: Any) -> tuple[str, ...] | None:
@@ -317,8 +358,21 @@ def _dumped(documents: list[Any], lines: bool) -> str:
 
 
 def _write(path: Path, documents: list[Any], lines: bool) -> None:
+    """Write a file whole or not at all: it may be the one that was read."""
+    text = _dumped(documents, lines).encode("utf-8", "backslashreplace")
     try:
-        path.write_text(_dumped(documents, lines), encoding="utf-8")
+        if path.exists() and not path.is_file():
+            path.write_bytes(text)  # a device or a pipe
+            return
+        place = path.resolve()  # of a symbolic link the file that it names
+        new = place.with_name(f".{place.name}.{os.getpid()}.new")
+        try:
+            new.write_bytes(text)
+            if place.exists():
+                new.chmod(place.stat().st_mode & 0o7777)
+            new.replace(place)
+        finally:
+            new.unlink(missing_ok=True)
     except OSError as error:
         raise LoopscopeError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -331,11 +385,15 @@ def _where(source: str, history: _History) -> str:
 # -- names --------------------------------------------------------------------------------------
 
 
-def _known_format(name: str | None) -> None:
+def _known_format(name: str | None) -> MessageFormat | None:
     from ..guard import FORMATS
 
-    if name is not None and name not in FORMATS:
+    for known in FORMATS:
+        if name == known:
+            return known
+    if name is not None:
         raise LoopscopeError(f"--message-format {name!r}: choose one of {', '.join(FORMATS)}")
+    return None
 
 
 def _known_provider(name: str | None) -> None:
@@ -347,7 +405,7 @@ def _known_provider(name: str | None) -> None:
         )
 
 
-def _providers_of(message_format: str) -> list[str]:
+def _providers_of(message_format: MessageFormat) -> list[str]:
     from ..guard import PROVIDERS
 
     return sorted(name for name, rules in PROVIDERS.items() if message_format in rules.formats)

@@ -92,17 +92,18 @@ def print_table(
     title: str | None = None,
     width: int = 60,
     optional: Sequence[str] = (),
+    wrap: bool = False,
 ) -> None:
     """Rows as a table. `columns` maps a key of the rows to its heading; numbers stand to the right.
 
     A cell is one line of at most `width` characters. Where the terminal is too narrow the `optional`
-    columns go, first to last; then the last column is cut.
+    columns go, first to last; then the last column is cut, or goes on in more lines (`wrap`).
     """
     rows = list(rows)
     out = console()
-    cells = [{key: _cell(row.get(key), width) for key in columns} for row in rows]
-    needs = {key: max(len(columns[key]), *(one[key].cell_len for one in cells), 0) for key in columns}
     last = list(columns)[-1]
+    cells = [{key: _cell(row.get(key), width, wrap and key == last) for key in columns} for row in rows]
+    needs = {key: max(len(columns[key]), *(one[key].cell_len for one in cells), 0) for key in columns}
     needs[last] = min(needs[last], _LAST_COLUMN)
     shown = dict(columns)
     for key in optional:
@@ -114,14 +115,17 @@ def print_table(
         numeric = any(isinstance(row.get(key), int | float) for row in rows)
         # Rich takes room from columns that may wrap before it takes it from the others.
         table.add_column(
-            heading, justify="right" if numeric else "left", no_wrap=key != last, overflow="ellipsis"
+            heading,
+            justify="right" if numeric else "left",
+            no_wrap=key != last,
+            overflow="fold" if wrap and key == last else "ellipsis",
         )
     for one in cells:
         table.add_row(*(one[key] for key in shown))
     out.print(table)
 
 
-def _cell(value: object, width: int) -> Text:
+def _cell(value: object, width: int, wrap: bool = False) -> Text:
     if value is None:
         return Text("–")
     if isinstance(value, bool):
@@ -130,4 +134,5 @@ def _cell(value: object, width: int) -> Text:
         return Text(f"{value:,.2f}")
     if isinstance(value, int):
         return Text(f"{value:,}")
-    return Text(one_line(str(value), width), no_wrap=True, overflow="ellipsis")
+    text = one_line(str(value), width)
+    return Text(text, overflow="fold") if wrap else Text(text, no_wrap=True, overflow="ellipsis")

@@ -35,7 +35,8 @@ def requests(
         typer.Option(
             "--show",
             metavar="SPAN",
-            help="Show one history before and after the repair, by span id or trace id/span id.",
+            help="Show one history before and after the repair, by span id (its first 6 characters or more) "
+            "or trace id/span id.",
         ),
     ] = None,
     provider: Annotated[
@@ -56,23 +57,19 @@ def requests(
     from .. import replay as engine
 
     rules = load_policy(db, policy)
-    with reading(db) as connection:
-        if show is not None:
+    if show is not None:
+        with reading(db) as connection:
             trace_id, span_id = _one_request(connection, show)
             try:
                 found = engine.request_history(connection, trace_id, span_id, rules, provider=provider)
             except ValueError as error:
                 raise LoopscopeError(f"--provider {provider!r}: {error}") from None
-            history = found.to_json()
-        else:
-            with _progress() as tell:
-                analysis = engine.analyse_requests(
-                    connection, rules, passed=passed, limit=limit, progress=tell
-                )
-            result = analysis.to_json()
-    if show is not None:
-        _print_history(history, format)
-    elif format is Format.JSON:
+        _print_history(found.to_json(), format)
+        return
+    with reading(db) as connection, _progress() as tell:
+        analysis = engine.analyse_requests(connection, rules, passed=passed, limit=limit, progress=tell)
+    result = analysis.to_json()
+    if format is Format.JSON:
         print_json(result)
     elif format is Format.CSV:
         rows = [{**row, "repairs": " ".join(row["repairs"])} for row in result["requests"]]
@@ -95,7 +92,9 @@ def _progress() -> Iterator[Any]:
 
 def _one_request(connection: Any, text: str) -> tuple[str, str]:
     trace_id, _, span_id = text.rpartition("/")
-    query = "SELECT trace_id, span_id FROM llm_request_rows WHERE span_id = $span_id"
+    query = "SELECT trace_id, span_id FROM llm_request_rows WHERE "
+    # Whole, or its first characters, as with the key of an incident.
+    query += "span_id = $span_id" if len(span_id) < 6 else "starts_with(span_id, $span_id)"
     params = {"span_id": span_id.lower()}
     if trace_id:
         query += " AND trace_id = $trace_id"
@@ -104,7 +103,7 @@ def _one_request(connection: Any, text: str) -> tuple[str, str]:
     if not found:
         raise NotFoundError(f"--show {text!r}: no LLM request has this span id; see: loopscope requests")
     if len(found) > 1:
-        raise NotFoundError(f"--show {text!r}: several traces have such a span; give trace id/span id")
+        raise NotFoundError(f"--show {text!r}: several spans are called so; give trace id/span id, whole")
     return found[0]
 
 
@@ -156,8 +155,9 @@ def _print_analysis(result: Mapping[str, Any], db: str) -> None:
                 {**row, "span": row["first_span_id"], "who": row["agent_name"] or row["service_name"]}
                 for row in result["causes"][:_SHOWN]
             ],
-            width=120,
+            width=300,
             optional=("provider", "who"),
+            wrap=True,
         )
         _say_rest(len(result["causes"]), totals["causes"])
         reasons = {
@@ -258,11 +258,15 @@ def _print_history(history: Mapping[str, Any], format: Format) -> None:
             ],
             width=100,
         )
-    for violation in history["violations_before"]:
-        out.print(
-            f"  message {violation['position']}: {violation['error_class']}: "
-            f"{one_line(violation['detail'], 300)}"
-        )
+    if any(row["mark"] for row in rows):
+        out.print("- dropped   ~ changed   + added", style="dim")
+    if history["violations_before"]:
+        out.print("\nWhat is refused of the recorded history", style="bold")
+        for violation in history["violations_before"]:
+            out.print(
+                f"  message {violation['position']}: {violation['error_class']}: "
+                f"{one_line(violation['detail'], 300)}"
+            )
     if history["repairs"]:
         out.print("\nRepairs", style="bold")
         for repair in history["repairs"]:

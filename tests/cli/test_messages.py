@@ -148,3 +148,72 @@ def test_content_is_shown_and_not_obeyed(run, file):
     done = run("sanitize", file(history), "--report")
     assert "\x1b" not in done.out
     assert "\x1b" not in done.err
+
+
+def test_a_message_a_line_is_one_history(run, file):
+    text = "".join(json.dumps(one) + "\n" for one in DOUBLED)
+    done = run("sanitize", file(text, "session.jsonl"))
+    assert done.out == "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in GOOD)
+    assert "message 3: dropped_duplicate_result" in done.err
+    done = run("lint", file(text, "session.jsonl"), "--provider", "openai", "--format", "json")
+    (row,) = json.loads(done.out)["violations"]
+    assert (row["message"], row["class"], "line" in row) == (3, "duplicate_result", False)
+
+
+def _reused_id():
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "one"}
+    turns = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    return [{"role": "user", "content": "q"}, *turns, *turns]
+
+
+def test_sanitize_says_what_the_maker_of_the_format_still_refuses(run, file):
+    done = run("sanitize", file(_reused_id()))
+    assert done.err.splitlines()[-1] == "anthropic would still refuse this: give --provider anthropic"
+    done = run("sanitize", file(_reused_id()), "--reload")
+    assert done.err.endswith("then sanitize what came out with --provider anthropic\n")
+    assert "still" not in run("sanitize", file(_reused_id()), "--provider", "anthropic").err
+
+
+def test_the_reason_is_whole_on_a_narrow_terminal(run, file, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run("lint", file(DOUBLED), "--provider", "openai")
+    # The last column goes on in more lines: its words are all there.
+    assert "…" not in done.out
+    assert {"call", "has", "one", "result"} <= set(done.out.split("rule:")[1].split())
+
+
+def test_half_of_an_emoji_goes_out_as_it_came(shell, file, tmp_path):
+    cut = [{"role": "user", "content": "\ud83d"}, {"role": "tool", "tool_call_id": "\ud83d", "content": "x"}]
+    source = file(cut)
+    for args in (("--report", "--format", "csv"), ("-o", "out.json")):
+        done = shell("sanitize", source, *args)
+        assert (done.code, "bug" in done.err) == (0, False)
+    assert json.loads((tmp_path / "out.json").read_text()) == cut[:1]
+    assert json.loads(shell("sanitize", source).out) == cut[:1]
+    (violation, *_) = json.loads(shell("lint", source, "--format", "json").out)["violations"]
+    assert violation["call_id"] == "\ud83d"
+
+
+def test_the_file_that_is_read_can_be_the_one_that_is_written(run, file):
+    source = file(DOUBLED)
+    source.chmod(0o640)
+    assert run("sanitize", source, "-o", source).code == 0
+    assert json.loads(source.read_text()) == GOOD
+    assert source.stat().st_mode & 0o777 == 0o640
+    assert [one.name for one in source.parent.iterdir()] == [source.name]
+
+
+def test_a_file_that_cannot_be_written_whole_is_left_alone(run, file, monkeypatch):
+    source = file(DOUBLED)
+
+    def full(self, data):
+        with self.open("wb") as half:
+            half.write(data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(source), "write_bytes", full)
+    done = run("sanitize", source, "-o", source)
+    assert (done.code, "cannot be written: No space left" in done.err) == (2, True)
+    assert json.loads(source.read_text()) == DOUBLED
+    assert [one.name for one in source.parent.iterdir()] == [source.name]
