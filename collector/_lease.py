@@ -38,9 +38,10 @@ _LONGEST_WAIT = 0.08
 
 # Courtesy to other processes that wait (see _turns.py), in seconds.
 _RECENT = 1.0  # who let go of the file so short a time ago
-_YIELD = 0.2  # gives others so long to take it: more than they sleep between two attempts
+_YIELD = 0.5  # gives others so long to take it: more than they sleep between two attempts, on a busy machine
 _LONG_OPEN = 0.5  # who had it open for so long
-_DRAIN = 1.0  # lets its own threads wait so long for it to be closed
+_SERVER_PATIENCE = 2  # times the timeout are waited in addition where a server has the file
+_DRAIN = 5.0  # lets its own threads wait so long for it to be closed
 
 
 class OpenInProcessError(StoreBusyError):
@@ -198,6 +199,8 @@ os.register_at_fork(
 def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyConnection:
     """Open an existing database file, waiting for its holder until `deadline` (monotonic seconds).
 
+    Where a running server has it, which lets go in any case, three times as long.
+
     Raises:
         StoreBusyError: another process still held it at the deadline.
         StoreVersionError: not a DuckDB file, or of a DuckDB version that this one cannot read.
@@ -206,6 +209,7 @@ def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyC
     import duckdb
 
     started = time.monotonic()
+    patience = deadline - started
     wait = _FIRST_WAIT
     with Waiting(path) as waiting:
         while True:
@@ -218,7 +222,11 @@ def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyC
                 if not _is_busy(text):
                     raise _cannot_open(path, text) from error
                 if time.monotonic() >= deadline:
-                    raise _busy(path, _holder(path, text), time.monotonic() - started) from error
+                    # A server lets go, however slow the machine is at the moment; a shell may never.
+                    if deadline - started <= patience and _held_by_server(path, text):
+                        deadline += patience * _SERVER_PATIENCE
+                    else:
+                        raise _busy(path, _holder(path, text), time.monotonic() - started) from error
             waiting.show()
             # The jitter keeps processes that were refused together from coming back together.
             pause = wait * random.uniform(0.5, 1.5)  # noqa: S311
@@ -262,6 +270,15 @@ def _busy(path: str, holder: str | None, waited: float) -> StoreBusyError:
         path=path,
         holder=holder,
     )
+
+
+def _held_by_server(path: str, text: str) -> bool:
+    found = re.search(r"PID (\d+)", text)
+    try:
+        noted = json.loads(Path(f"{path}.lock").read_text(encoding="utf-8")[:4096])
+        return found is not None and noted["role"] == "server" and noted["pid"] == int(found[1])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _holder(path: str, text: str) -> str | None:

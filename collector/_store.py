@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..guard import StoreError
+from ._growth import spare_large
 from ._lease import OpenInProcessError, Turnstile, connect, turnstile
 from ._schema import create_schema, refuse_newer, schema_version, upgrade_schema
 
@@ -127,8 +128,11 @@ class Store:
         if gate.known != identity:
             # A file of somebody else's is looked at read-only: opening it to write could already change it.
             # Where code of this process has it open to write, that has happened.
+            patience = deadline - time.monotonic()
             with suppress(OpenInProcessError), connect(path, deadline, read_only=True) as looker:
                 refuse_newer(schema_version(looker, path), path)
+            # It had its turn, and has to queue again: who waited long for the first would fail at the second.
+            deadline = time.monotonic() + patience
         connection = connect(path, deadline)
         try:
             found = schema_version(connection, path)
@@ -136,6 +140,7 @@ class Store:
                 create_schema(connection)
             else:
                 upgrade_schema(connection, path, found)
+            spare_large(connection)
         except BaseException:
             connection.close()
             raise

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from loopscope.collector import Spool, Store, _lease
+from loopscope.collector import Spool, Store, _lease, _store
 from loopscope.collector._turns import Waiting, others_wait
 from loopscope.guard import StoreBusyError
 
@@ -156,3 +156,51 @@ def test_who_just_let_go_waits_a_moment_for_the_others_and_no_longer(store, monk
     for _ in range(3):
         with store.lease(timeout=5):
             pass
+
+
+def test_a_server_that_holds_is_waited_for_longer_than_another_program(store):
+    code = """
+        import sys, threading
+        import loopscope.collector as c
+        store = c.Store(sys.argv[1])
+        folder = c.Folder(store, role="server")
+        if {elected}:
+            assert folder.elect()
+        with store.lease():
+            print("begun", flush=True)
+            sys.stdin.readline()
+        sys.stdin.read()
+    """
+    for elected in (False, True):
+        with process(code.format(elected=elected), store.path) as holder:
+            begun = time.monotonic()
+            with pytest.raises(StoreBusyError), store.lease(timeout=0.2):
+                pass
+            waited = time.monotonic() - begun
+            assert waited >= (0.6 if elected else 0.2)
+            assert holder.stdin is not None
+            letting_go = threading.Timer(0.3, lambda to=holder.stdin: (to.write("\n"), to.flush()))
+            letting_go.start()
+            if elected:
+                with store.lease(timeout=0.2):
+                    pass
+            letting_go.join()
+
+
+def test_who_had_to_look_first_queues_again_with_the_same_patience(store, monkeypatch):
+    """The first opening of a process looks at the file read-only; waiting for that costs no patience."""
+    left = []
+
+    def slow(path, deadline, *, read_only=False):
+        if read_only:
+            time.sleep(0.2)
+        left.append(deadline - time.monotonic())
+        return _lease.connect(path, deadline, read_only=read_only)
+
+    monkeypatch.setattr(_store, "connect", slow)
+    monkeypatch.setattr(_lease, "_turnstiles", {})
+    with store.lease(timeout=0.3):
+        pass
+    looked, opened = left
+    assert looked < 0.15
+    assert opened > looked + 0.1
