@@ -1,4 +1,4 @@
-"""`loopscope requests` on the samples: three refused histories that hold real doubles, and one history shown."""
+"""`loopscope requests` on the samples: refused histories that hold real doubles, and one history shown."""
 
 from __future__ import annotations
 
