@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 bad input or a refusal (one line on stderr says what, wher
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -78,6 +79,10 @@ def root(
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Never lets a traceback out."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Half of a pair of surrogates, left where a text was cut, goes out as its escape.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(args=list(sys.argv[1:] if args is None else args), standalone_mode=False)
     except LoopscopeError as error:
