@@ -8,13 +8,14 @@ OTLP_PORT ?= 4318
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench docs setup clean help
+.PHONY: demo test check bench soak docs setup clean help
 
 help:
 	@echo "make demo    set up, import the sample traces, open the dashboard"
 	@echo "make test    set up, run every test (browser tests need Chromium: apt-get install chromium)"
 	@echo "make check   lint, format, types, docs"
 	@echo "make bench   measurements, each as a ratio against a baseline of the same run"
+	@echo "make soak    agents killed at random, a server and commands on one file: is anything lost?"
 	@echo "make docs    write the generated parts of docs/ again"
 
 $(BIN)/python:
@@ -59,6 +60,10 @@ docs: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+soak: $(VENV)/.dev
+	$(BIN)/python benchmarks/soak_writers.py
+	$(BIN)/python benchmarks/soak_writers.py --forked
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

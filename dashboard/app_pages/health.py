@@ -154,7 +154,8 @@ def _share(part: int, whole: int) -> float:
 def _lost(lost) -> None:
     _ui.section(
         "Lost on the way",
-        "What writers dropped before it reached the spool, and traces that could not be read.",
+        "What writers dropped and receivers refused before it reached the spool, and traces that could not be"
+        " read.",
     )
     _ui.table(
         pd.DataFrame(
