@@ -12,6 +12,7 @@ from ..guard import GuardPolicy
 from ..replay import Filters, Incident, IncidentCall, IncidentDetail, TextChange
 from . import _data, _ui
 from ._charts import show
+from ._incident_table import PARAMETER
 from ._lanes import lanes
 from ._text import count, lit, plain
 from ._theme import KIND_NAMES, VERDICTS, verdict_text
@@ -35,7 +36,7 @@ def draw(key: str, policy: GuardPolicy) -> None:
         run_calls = ask.run_calls(detail.run.run_id, policy)
         ask.release()
     one = detail.incident
-    st.page_link("app_pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
+    _ui.back("All incidents", PARAMETER)
     _ui.sentence(detail.summary)
     _badges(detail)
     _figures(detail)

@@ -56,7 +56,7 @@ def draw(key: str, policy: GuardPolicy, seen: RequestAnalysis) -> None:
     with _data.reader() as ask:
         history, facts = ask.request(trace_id, span_id, policy, provider)
         ask.release()
-    st.page_link("app_pages/requests.py", label="All requests", icon=":material/arrow_back:")
+    _ui.back("All requests", PARAMETER, RULES)
     _ui.sentence(_said(history, facts, provider))
     _badges(history, facts)
     if history.request is not None:

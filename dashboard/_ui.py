@@ -17,6 +17,7 @@ from ._text import count, cut, plain
 from ._theme import VERDICTS, verdict_text
 
 __all__ = [
+    "back",
     "coverage_note",
     "covers",
     "empty",
@@ -43,6 +44,19 @@ def sentence(text: str) -> None:
     """The one plain sentence a page begins with. It names agents and tools, so it is text, not Markdown."""
     with st.container(key="sentence"):
         st.text(plain(text, 600))
+
+
+def back(label: str, *parameters: str) -> None:
+    """The way back to a page's list: takes these parameters out of the address, and leaves the filter there.
+
+    Not a link: one to the page that is open already would leave the address as it is.
+    """
+
+    def clicked() -> None:
+        for name in parameters:
+            st.query_params.pop(name, None)
+
+    st.button(label, icon=":material/arrow_back:", type="tertiary", on_click=clicked, key="back")
 
 
 def section(title: str, note: str | None = None) -> None:

@@ -24,7 +24,7 @@ def main() -> None:
             _incident.draw(key, saved.policy)
             return
         except NotFoundError:
-            st.page_link("app_pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
+            _ui.back("All incidents", _incident_table.PARAMETER)
             _ui.sentence("That incident is not in this database.")
             st.caption(
                 "The link may belong to another database, or calls that came in since changed the incident. "

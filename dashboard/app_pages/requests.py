@@ -51,7 +51,7 @@ def _one(key: str) -> None:
             _request.draw(key, saved.policy, seen)
         except NotFoundError:
             ask.release()
-            st.page_link("app_pages/requests.py", label="All requests", icon=":material/arrow_back:")
+            _ui.back("All requests", _request.PARAMETER, _request.RULES)
             _ui.sentence("That request is not in this database.")
             st.caption(
                 "The link may belong to another database. The one in use stands at the foot of the sidebar."

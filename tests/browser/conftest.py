@@ -68,7 +68,7 @@ def serve() -> Iterator[Callable[[Path], Server]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(db: Path) -> Server:
-        options = ("--db", str(db), "--port", "0", "--otlp-http-port", "0")
+        options = ("--db", str(db), "--port", "0", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "loopscope.cli", "serve", *options],
             stdout=subprocess.PIPE,

@@ -163,8 +163,9 @@ def test_an_unknown_incident_says_so(samples_server, visit):
     tab = visit(samples_server)
     tab.open("incidents?incident=0123456789abcdef")
     assert "not in this database" in tab.sentence()
-    tab.page.get_by_role("link", name="All incidents").click()
+    tab.page.get_by_role("button", name="All incidents").click()
     tab.page.locator(".st-key-incidents_table").wait_for()
+    tab.page.wait_for_url(re.compile(r"/incidents$"))
 
 
 def test_the_filter_is_in_the_link_and_stays_on_all_pages(samples_server, visit):

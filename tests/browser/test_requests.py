@@ -58,7 +58,7 @@ def test_a_cause_opens_under_a_link_of_its_own(refusals, visit):
     again = visit(server)
     again.open(tab.page.url.removeprefix(server.url + "/"))
     assert again.sentence() == sentence
-    tab.page.get_by_role("link", name="All requests").click()
+    tab.page.get_by_role("button", name="All requests").click()
     tab.page.locator(".st-key-causes_table").wait_for()
     tab.page.wait_for_url(re.compile(r"/requests$"))
 
