@@ -1,6 +1,7 @@
 """Take the screenshots in docs/screenshots: the pages on the sample traces, in a real Chromium.
 
-    python docs/make_screenshots.py
+    python docs/make_screenshots.py            # all of them
+    python docs/make_screenshots.py requests   # only those named
 
 Needs the `dev` extra and a Chromium (LOOPSCOPE_CHROMIUM names it where it is not on the path).
 """
@@ -21,7 +22,8 @@ from playwright.sync_api import Page, sync_playwright
 
 from loopscope.collector import Store, import_paths
 from loopscope.dashboard import serve
-from loopscope.replay import find_incidents
+from loopscope.guard import GuardPolicy
+from loopscope.replay import analyse_requests, find_incidents
 from loopscope.sample_traces import files
 
 FOLDER = Path(__file__).resolve().parent / "screenshots"
@@ -45,7 +47,10 @@ def main() -> None:
         import_paths(db, files())
         with Store(db).lease() as con:
             loops = find_incidents(con)
+            refused = analyse_requests(con, GuardPolicy(), passed=False).requests
         cycle = next(one.key for one in loops if one.kind == "cycle")
+        # The one with two kinds of repair: a call and a result that stand twice.
+        request = next(f"{one.trace_id}-{one.span_id}" for one in refused if len(one.repairs) == 2)
         lines: Queue[str] = Queue()
         stop = threading.Event()
         options = {"port": 0, "otlp_http_port": 0, "stop": stop, "announce": lines.put}
@@ -55,14 +60,14 @@ def main() -> None:
             said = lines.get(timeout=60)
             address = re.search(r"dashboard\s+(http://\S+)", said)
             assert address, said
-            take(chromium, address[1], cycle)
+            take(chromium, address[1], cycle, request, set(sys.argv[1:]))
         finally:
             stop.set()
             server.join()
 
 
-def take(chromium: str, base: str, cycle: str) -> None:
-    """Photograph the pages; `cycle` is the key of an incident."""
+def take(chromium: str, base: str, cycle: str, request: str, only: set[str]) -> None:
+    """Photograph the pages; `cycle` is the key of an incident, `request` the place of a refused request."""
     FOLDER.mkdir(exist_ok=True)
     shots = {
         "overview": ("", "light"),
@@ -74,6 +79,8 @@ def take(chromium: str, base: str, cycle: str) -> None:
         "tuning-dark": ("tuning?nudge=2&block=4", "dark"),
         "errors": ("errors", "light"),
         "requests": ("requests", "light"),
+        "request": (f"requests?request={request}", "light"),
+        "request-dark": (f"requests?request={request}", "dark"),
         "health": ("health", "light"),
     }
     with sync_playwright() as engine:
@@ -81,6 +88,8 @@ def take(chromium: str, base: str, cycle: str) -> None:
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
         )
         for name, (path, scheme) in shots.items():
+            if only and name not in only:
+                continue
             context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
             page = context.new_page()
             page.goto(f"{base}/{path}")
