@@ -149,6 +149,39 @@ def test_repairing_twice_changes_nothing_where_a_dropped_turn_brings_two_togethe
     assert repair_messages(result.messages).repairs == ()
 
 
+# -- what is right as it stands ----------------------------------------------------------------------
+
+
+def test_reasoning_may_lead_to_a_request_for_approval() -> None:
+    asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}"}
+    messages = [
+        USER,
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        asked,
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+    ]
+    assert lint_messages(messages, "openai-responses") == ()
+    assert settled(messages, provider="openai-responses").repairs == ()
+
+
+def test_what_the_sdk_parsed_is_not_sent() -> None:
+    from openai.types.chat import ParsedChatCompletionMessage
+    from openai.types.responses import ParsedResponseFunctionToolCall
+
+    function = {"name": "f", "arguments": "{}", "parsed_arguments": {"n": None}}
+    calls = [{"id": "k", "type": "function", "function": {**function, "name": name}} for name in "fg"]
+    message = ParsedChatCompletionMessage[Any].model_validate(
+        {"role": "assistant", "content": "{}", "parsed": {"n": 1}, "tool_calls": calls}
+    )
+    made = settled([USER, message, answer("k"), answer("k")]).messages[1]
+    assert "parsed" not in made
+    assert [sorted(one["function"]) for one in made["tool_calls"]] == [["arguments", "name"]] * 2
+    item = ParsedResponseFunctionToolCall.model_validate(
+        {"type": "function_call", "call_id": "k", "name": "a.b", "arguments": "{}", "parsed_arguments": {}}
+    )
+    assert sorted(settled([USER, item]).messages[1]) == ["arguments", "call_id", "name", "type"]
+
+
 # -- what is no message ------------------------------------------------------------------------------
 
 

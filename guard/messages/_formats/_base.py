@@ -55,10 +55,27 @@ def plain(raw: Any) -> dict[str, Any]:
             made = dump(exclude_none=True)
         except Exception:  # noqa: BLE001 - as in `get`
             return {}
-        return made if isinstance(made, dict) else {}
+        return _as_sent(made) if isinstance(made, dict) else {}
     if isinstance(get(raw, "__dict__"), dict):
         return {key: deep_plain(value) for key, value in vars(raw).items() if not key.startswith("_")}
     return {}
+
+
+# What the parsing helpers of the SDKs add to an answer, which no request may hold.
+_PARSED = ("parsed", "parsed_arguments", "parsed_output")
+
+
+def _as_sent(made: dict[str, Any]) -> dict[str, Any]:
+    holders: list[Any] = [made, made.get("function")]
+    for key in ("content", "tool_calls"):
+        parts = made.get(key)
+        for part in parts if isinstance(parts, list) else ():
+            holders += [part, part.get("function") if isinstance(part, dict) else None]
+    for holder in holders:
+        if isinstance(holder, dict):
+            for key in _PARSED:
+                holder.pop(key, None)
+    return made
 
 
 def deep_plain(value: Any) -> Any:

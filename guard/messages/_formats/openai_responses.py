@@ -73,8 +73,8 @@ class OpenAIResponses(Format):
             return Message("reference", (Other("reference", False, raw),), raw, index)
         if not kind or kind == "message":
             return Message("unknown", (Other("unknown", False, raw),), raw, index, "unknown")
-        # What the provider itself does: web_search_call, mcp_call, image_generation_call, …
-        role = "assistant" if kind.endswith("_call") else "item"
+        # What the provider itself does: web_search_call, mcp_call, image_generation_call, …; or asks for.
+        role = "assistant" if kind.endswith("_call") or kind == "mcp_approval_request" else "item"
         return Message(role, (Other("unknown", False, raw),), raw, index)
 
     def stub(self, call: Call) -> Result:
