@@ -25,6 +25,7 @@ _logger = logging.getLogger(__name__)
 
 # Two writes inside one tick of the file system's clock could leave the same signature.
 _SETTLED_NS = 100_000_000
+_MOST_MEMORY_GIB = 4  # that DuckDB may use for blocks of the file and for queries
 
 
 class Store:
@@ -141,6 +142,7 @@ class Store:
             else:
                 upgrade_schema(connection, path, found)
             spare_large(connection)
+            _limit_memory(connection)
         except BaseException:
             connection.close()
             raise
@@ -159,6 +161,17 @@ def grow(con: DuckDBPyConnection, key: str) -> int:
         "UPDATE meta SET value = (value::BIGINT + 1)::VARCHAR WHERE key = ? RETURNING value", [key]
     ).fetchall()
     return int(rows[0][0])
+
+
+def _limit_memory(con: DuckDBPyConnection) -> None:
+    # By default each process may take 80 % of the machine, and several may have the file open in turn, beside
+    # the agents. What needs more is done on the disk.
+    amount, unit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0].split()
+    half = float(amount) / 2
+    small = unit in ("KiB", "MiB") or (unit == "GiB" and half < _MOST_MEMORY_GIB)
+    con.execute(
+        f"SET memory_limit = '{half:.1f} {unit}'" if small else f"SET memory_limit = '{_MOST_MEMORY_GIB} GiB'"
+    )
 
 
 def _make(path: Path) -> None:

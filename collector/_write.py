@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ._batch import Drop
 from ._build import Changes
+from ._growth import note_texts, rows_to_add
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
 from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered
@@ -86,6 +87,7 @@ def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> set[int]:
         raise KeysTaken(taken)
     if stored:
         texts = texts.filter(pa.array([key not in stored for key in checks]))
+    note_texts(con, texts)
     _insert(con, "contents", list(texts.column_names), texts)
     return set(checks)
 
@@ -193,6 +195,7 @@ def _write_segments(con: DuckDBPyConnection, names: list[str], waiting: set[str]
 
 def _insert(con: DuckDBPyConnection, table: str, names: list[str], rows: pa.Table) -> None:
     if rows.num_rows:
+        rows = rows_to_add(con, table, rows.select(names))
         listed = ", ".join(names)
         with registered(con, new_rows=rows):
             con.execute(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM new_rows")  # noqa: S608

@@ -1,0 +1,116 @@
+"""Tables of a database with large texts: what is there is not written again; small folds stay few groups."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from store_tools import derive, dump, put_segment, spans_payload
+
+from loopscope.collector import Spool, Store, _growth, fold
+
+LARGE = 20_000
+
+
+def text(number: int, size: int) -> str:
+    return f"{number} " + "".join(chr(97 + (number * 7 + at * at) % 26) for at in range(size))
+
+
+def add(store: Store, number: int, size: int, *, span: int | None = None, end: int | None = 2_000) -> None:
+    """Fold one segment with one call."""
+    span = number if span is None else span
+    call = {
+        "trace": span % 5 + 1,
+        "span": span,
+        "start": 1_000 + number,
+        "end": end and end + number,
+        "attributes": {"tool": "search", "result": text(number, size)},
+    }
+    put_segment(
+        Spool(store.path),
+        [("traces", spans_payload(call))],
+        name=f"{number:04d}.seg",
+        received_ns=number + 1,
+    )
+    fold(store, derive=derive)
+
+
+def groups(store: Store, table: str, column: str) -> list[tuple[int, int]]:
+    """Rows and first block of every group of rows."""
+    with store.lease() as con:
+        return con.execute(
+            "SELECT sum(count)::INTEGER, min(block_id) FROM pragma_storage_info(?)"
+            " WHERE column_name = ? AND segment_type <> 'VALIDITY'"
+            " GROUP BY row_group_id ORDER BY row_group_id",
+            [table, column],
+        ).fetchall()
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "t.duckdb")
+
+
+def test_large_texts_are_written_once(store, monkeypatch):
+    monkeypatch.setattr(_growth, "LARGE_TOTAL", 0)
+    monkeypatch.setattr(_growth, "MERGED_BYTES", 3 * LARGE)
+    seen: list[list[tuple[int, int]]] = []
+    for number in range(9):
+        add(store, number, LARGE)
+        seen.append(groups(store, "contents", "text"))
+    assert sum(rows for rows, _ in seen[-1]) == 9
+    assert max(rows for rows, _ in seen[-1]) <= 3
+    # Once a group is as large as groups get, it stays where it is.
+    assert seen[5][:2] == seen[-1][:2]
+
+
+def test_without_large_texts_duckdb_merges(store):
+    for number in range(9):
+        add(store, number, 300)
+    assert [rows for rows, _ in groups(store, "contents", "text")] == [9]
+    with store.lease() as con:
+        assert con.execute("SELECT current_setting('max_vacuum_tasks')").fetchall() != [(0,)]
+
+
+def test_small_folds_after_large_texts_make_few_groups(store, monkeypatch):
+    monkeypatch.setattr(_growth, "LARGE_TOTAL", LARGE)
+    add(store, 0, LARGE)
+    add(store, 1, LARGE)
+    for number in range(2, 26):
+        add(store, number, 300)
+    for table, column in (("span_rows", "start_ns"), ("tool_call_rows", "start_ns"), ("contents", "text")):
+        found = groups(store, table, column)
+        assert sum(rows for rows, _ in found) == 26
+        assert len(found) <= 7, table
+
+
+def test_every_process_spares_large_texts(store, monkeypatch):
+    monkeypatch.setattr(_growth, "LARGE_TOTAL", LARGE)
+    add(store, 0, LARGE)
+    add(store, 1, LARGE)
+    with Store(store.path).lease() as con:
+        assert con.execute("SELECT current_setting('max_vacuum_tasks')").fetchall() == [(0,)]
+
+
+def test_memory_is_limited(store):
+    with store.lease() as con:
+        amount, unit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0].split()
+    assert unit in ("MiB", "GiB")
+    assert unit == "MiB" or float(amount) <= 4
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 7), st.sampled_from([10, 400, LARGE]), st.booleans()), min_size=2, max_size=5
+    )
+)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_tables_are_the_same_either_way(tmp_path_factory, monkeypatch, steps):
+    dumps = []
+    for total in (0, 1 << 40):
+        monkeypatch.setattr(_growth, "LARGE_TOTAL", total)
+        store = Store(tmp_path_factory.mktemp("growth") / "t.duckdb")
+        for number, (span, size, ended) in enumerate(steps):
+            add(store, number, size, span=span, end=2_000 if ended else None)
+        dumps.append(dump(store))
+    assert dumps[0] == dumps[1]
