@@ -56,7 +56,7 @@ def import_(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Import OTLP files and chat transcripts; importing again changes nothing.
+    """Import traces, exports, sessions and transcripts; importing again changes nothing.
 
     A file comes in whole or not at all. One that cannot be imported does not keep the others out;
     the exit code is then 2.
@@ -119,13 +119,18 @@ def _show(db: Path, report: ImportReport) -> None:
             more = len(file.skipped) - _SKIPS_SHOWN
             out.print(f"skipped: {one_line(file.path.name)}: {more:,} more (--json lists them)")
     if report.skipped:
-        out.print(f"{len(report.skipped):,} files in the folders hold no trace: left out (--json lists them)")
+        files = _number(len(report.skipped), "file")
+        out.print(f"No trace, left out: {files} of the folders (--json lists them)")
     totals = report.totals
     if rows:
         out.print(
-            f"{totals.runs:,} runs, {totals.calls:,} calls, {totals.requests:,} LLM requests "
-            f"in {len(rows):,} {'file' if len(rows) == 1 else 'files'}; database: {db}"
+            f"{_number(totals.runs, 'run')}, {_number(totals.calls, 'call')}, "
+            f"{_number(totals.requests, 'LLM request')} in {_number(len(rows), 'file')}; database: {db}"
         )
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _row(file: FileReport) -> dict[str, object]:

@@ -26,6 +26,13 @@ _VERDICTS = {
     "undetermined": "undetermined: see why below",
 }
 
+_NOT_CHECKED = {
+    "passed_not_recorded": "recorded without messages or cut",
+    "passed_without_ids": "recorded without call ids",
+    "passed_against_rules": "that passed although their own provider should refuse them (docs/requests.md)",
+    "passed_waiting": "for want of time",
+}
+
 
 def requests(
     db: Db,
@@ -182,13 +189,16 @@ def _print_analysis(result: Mapping[str, Any], db: str) -> None:
 
 def _print_passed(result: Mapping[str, Any], out: Any) -> None:
     totals, coverage = result["totals"], result["coverage"]
-    if totals["latent"] is None:
+    if totals["latent"] is None or not coverage["passed"]:
         return
     out.print(
         f"\nOf {coverage['passed']:,} requests that succeeded, {coverage['passed_checked']:,} had a history "
         f"to check: the repair would have changed {totals['broken']:,} of them (it should change none), and "
         f"{totals['latent']:,} would be refused by at least one other provider."
     )
+    left = [f"{coverage[key]:,} {why}" for key, why in _NOT_CHECKED.items() if coverage[key]]
+    if left:
+        out.print(f"  Not checked: {', '.join(left)}.", style="dim")
     if result["by_provider"]:
         print_table(
             {"provider": "provider", "requests": "would refuse", "classes": "over"},

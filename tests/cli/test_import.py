@@ -26,7 +26,7 @@ def test_reports_what_came_in_and_importing_again_changes_nothing(run, tmp_path)
 
     first = run("import", file, "--db", db)
     assert first.code == 0
-    assert "1 runs, 3 calls" in first.out
+    assert "1 run, 3 calls" in first.out
     before = run("query", "SELECT * FROM tool_calls ORDER BY span_id", "--db", db, "--format", "json").out
 
     second = run("import", file, "--db", db)

@@ -30,6 +30,8 @@ def test_the_table_says_what_it_covers(run, samples_db, result):
     totals = result["totals"]
     assert out.startswith(f"{totals['failed']} of {totals['requests']} requests failed, ")
     assert "requests that succeeded" in out
+    coverage = result["coverage"]
+    assert f"Not checked: {coverage['passed_not_recorded']} recorded without messages" in out
     assert "requests that succeeded" not in run("requests", "--db", samples_db, "--failed-only").out
 
 
@@ -42,8 +44,10 @@ def test_one_history_before_and_after(run, samples_db, result):
     row = next(row for row in result["requests"] if row["prevented_by_dedup"])
     done = run("requests", "--db", samples_db, "--show", row["span_id"])
     assert done.code == 0
-    assert "As recorded" in done.out
-    assert "Repaired" in done.out
+    # The rules that the recording breaks stand apart from the repaired messages.
+    headings = ["As recorded", "Repaired", "What is refused of the recorded history", "Repairs"]
+    assert [line for line in done.out.splitlines() if line in headings] == headings
+    assert run("requests", "--db", samples_db, "--show", row["span_id"][:8]).out == done.out
     shown = run(
         "requests", "--db", samples_db, "--show", f"{row['trace_id']}/{row['span_id']}", "--format", "json"
     )
