@@ -20,7 +20,7 @@ TOKEN = re.compile(r"~?[TA]\(.*?\)|A\[.*?\]|A\".*?\"|\w+")
 
 def test_the_examples_print_what_the_page_says(capsys):
     examples = EXAMPLE.findall(PAGE)
-    assert len(examples) == PAGE.count("```python") == 4
+    assert len(examples) == PAGE.count("```python") == 5
     for code, printed in examples:
         exec(code, {})
         assert capsys.readouterr().out == printed
