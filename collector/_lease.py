@@ -30,7 +30,7 @@ from ._turns import Waiting, others_wait
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["OpenInProcessError", "Turnstile", "connect", "describe_process", "turnstile"]
+__all__ = ["OpenInProcessError", "Turnstile", "connect", "describe_process", "trouble_of", "turnstile"]
 
 # Waits between attempts: the holders that matter are folds (up to 200 ms) and page queries.
 _FIRST_WAIT = 0.004
@@ -255,12 +255,31 @@ def _cannot_open(path: str, text: str) -> StoreError:
             f"{path} was written by a DuckDB version that this one cannot read: {first}",
             supported=SCHEMA_VERSION,
         )
+    if trouble := trouble_of(path, text):
+        return trouble
     if "WAL does not match" in text:
         first = (
             f"{path}.wal belongs to another database file, one that was deleted or replaced."
             " Move it away; nothing of this file is in it."
         )
     return StoreError(f"cannot open {path}: {first}")
+
+
+_DAMAGE = ("Corrupt database file", "Could not read enough bytes", "Failed to load metadata pointer")
+_DISK = ("No space left", "Could not write file", "Disk quota", "has been invalidated")
+
+
+def trouble_of(path: str, text: str) -> StoreError | None:
+    """What an error of DuckDB says about the file or its disk, in one line; None for a statement's own fault."""
+    first = text.splitlines()[0] if text else ""
+    if any(sign in text for sign in _DAMAGE):
+        return StoreError(
+            f"{path} is damaged ({first[:200]}). Move it away and put back a copy, or let a new one be made:"
+            " what waits in the spool is not in it."
+        )
+    if any(sign in text for sign in _DISK):
+        return StoreError(f"cannot work on {path}: {first}")
+    return None
 
 
 def _busy(path: str, holder: str | None, waited: float) -> StoreBusyError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..guard import StoreError
 from ._growth import spare_large
-from ._lease import OpenInProcessError, Turnstile, connect, turnstile
+from ._lease import OpenInProcessError, Turnstile, connect, trouble_of, turnstile
 from ._schema import create_schema, refuse_newer, schema_version, upgrade_schema
 
 if TYPE_CHECKING:
@@ -69,11 +69,19 @@ class Store:
         Raises:
             StoreBusyError: another process held the file for longer than the timeout.
             StoreVersionError: not a Loopscope database, or one of a newer version.
-            StoreError: the file cannot be opened or made.
+            StoreError: the file cannot be opened or made, is damaged, or its disk is full.
         """
         gate = turnstile(self.path)
-        with gate.enter(self.timeout if timeout is None else timeout, self._open) as cursor:
-            yield cursor
+        import duckdb
+
+        try:
+            with gate.enter(self.timeout if timeout is None else timeout, self._open) as cursor:
+                yield cursor
+        except duckdb.Error as error:
+            trouble = trouble_of(str(self.path), str(error))
+            if trouble is None:
+                raise
+            raise trouble from error
 
     @contextmanager
     def write(self, *, timeout: float | None = None) -> Iterator[DuckDBPyConnection]:

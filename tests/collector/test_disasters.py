@@ -445,6 +445,29 @@ def test_a_log_of_another_file_is_named(store):
     assert any("Move it away" in line for line in examine(store.path).problems)
 
 
+# -- the database is damaged ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_database_that_was_cut_is_one_line_and_the_spool_goes_into_a_new_one(store, share):
+    for number in range(1, 30):
+        attributes = {"tool": "t", "result": os.urandom(20_000).hex()}
+        payload = spans_payload({"trace": number, "span": number, "end": 9, "attributes": attributes})
+        Spool(store.path).write([("traces", payload)])
+    fold(store, derive=derive)
+    os.truncate(store.path, int(store.path.stat().st_size * share))
+    Spool(store.path).write([("traces", spans_payload({"trace": 77, "span": 77, "end": 9}))])
+    with pytest.raises(StoreError, match="is damaged") as caught, store.lease() as con:
+        con.execute("SELECT * FROM tool_calls").fetchall()
+    assert "\n" not in str(caught.value)
+    report = examine(store.path)
+    assert report.problems
+    assert all("\n" not in line for line in report.problems)
+    os.replace(store.path, store.path.with_name("damaged.duckdb"))
+    assert fold(store, derive=derive).spans == 1
+    assert count(store, "span_rows") == 1
+
+
 # -- another program holds the database -----------------------------------------------------------
 
 
