@@ -92,14 +92,22 @@ def main(args: Sequence[str] | None = None) -> int:
         print_error("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`loopscope … | head`): nothing left to say.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return 0
+        return _say_no_more()
+    except SystemExit as done:  # click and rich make one of a broken pipe
+        if isinstance(done.__context__, BrokenPipeError):
+            return _say_no_more()
+        raise
     except typer.Exit as done:
         return done.exit_code
     except Exception as error:  # noqa: BLE001
         return _report_unexpected(error)
     return code if isinstance(code, int) else 0
+
+
+def _say_no_more() -> int:
+    """The reader of our output went away (`loopscope … | head`): nothing left to say."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return 0
 
 
 def _report_unexpected(error: Exception) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 
 import pytest
@@ -217,3 +218,15 @@ def test_a_file_that_cannot_be_written_whole_is_left_alone(run, file, monkeypatc
     assert (done.code, "cannot be written: No space left" in done.err) == (2, True)
     assert json.loads(source.read_text()) == DOUBLED
     assert [one.name for one in source.parent.iterdir()] == [source.name]
+
+
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_a_reader_that_goes_away_is_no_failure(file, format):
+    source = file([{"role": "tool", "tool_call_id": str(number), "content": "x"} for number in range(3_000)])
+    command = [sys.executable, "-m", "loopscope.cli", "sanitize", str(source), "--report", "--format", format]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0)
