@@ -387,4 +387,4 @@ def _sentence(first: Failure, before: dict[str, Any] | None, events: Sequence[Ca
         return "No request of this conversation was recorded before it."
     if not before["input_parts"]:
         return "What came before it is not known: the messages of the request before it were not recorded."
-    return "Nothing unusual came before it: the history grew as it does in every turn."
+    return "As recorded, nothing unusual came before it: the history grew as it does in every turn."

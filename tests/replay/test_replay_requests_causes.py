@@ -149,7 +149,7 @@ def test_a_call_that_ended_was_not_interrupted_its_result_was_lost() -> None:
     done = call(call_id="call_aaaa", at=0)
     cause = only(sent([USER], at=0), refused(CUT, MISSING.format("call_aaaa"), at=9), calls=[done])
     assert cause.events == ()
-    assert "Nothing unusual" in cause.before
+    assert "nothing unusual" in cause.before
 
 
 def test_interrupted_as_the_request_before_did_not_finish() -> None:
