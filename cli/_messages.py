@@ -19,7 +19,7 @@ from ._output import console, print_csv, print_json, print_note, print_table
 if TYPE_CHECKING:
     from ..guard.messages import MessageFormat
 
-__all__ = ["lint", "sanitize"]
+__all__ = ["known_provider", "lint", "sanitize"]
 
 _LARGEST = 512 * 2**20  # bytes of a file that is read whole
 _HISTORY_KEYS = ("messages", "input", "contents")  # where a request's body holds its history
@@ -59,6 +59,7 @@ class _History:
     model: str | None
     previous_response_id: str | None
     spread: bool = False  # over a file of JSON Lines, a message a line
+    flat: bool = False  # the document stands on one line
 
     def with_messages(self, messages: list[Any]) -> Any:
         if not self.place:
@@ -98,14 +99,14 @@ def sanitize(
     from .. import guard
 
     known_format = _known_format(message_format)
-    _known_provider(provider)
+    known_provider(provider)
     if reload and provider:
         raise LoopscopeError(
             "--reload and --provider: one at a time; repair the session first, then sanitize what came out"
         )
     rows: list[dict[str, Any]] = []
     documents: list[Any] = []
-    lines = spread = False
+    lines = flat = False
     still: set[str] = set()
     for history in _histories(source):
         lines = lines or history.line is not None
@@ -125,7 +126,7 @@ def sanitize(
             documents.extend(done.messages)
         else:
             documents.append(history.with_messages(done.messages))
-        spread = spread or history.spread
+        flat = flat or history.spread or history.flat
         if not provider:
             still |= _still_refused(done.messages, known_format, options)
         for one in done.repairs:
@@ -139,7 +140,7 @@ def sanitize(
                 }
             )
     if output is not None:
-        _write(output, documents, lines or spread)
+        _write(output, documents, lines or flat)
     if report:
         _print_findings(rows, "repairs", lines, format, "Nothing to repair.")
     else:
@@ -149,7 +150,7 @@ def sanitize(
         if not rows:
             print_note("nothing to repair")
         if output is None:
-            sys.stdout.write(_dumped(documents, lines or spread))
+            sys.stdout.write(_dumped(documents, lines or flat))
     for name in sorted(still):
         then = f"then sanitize what came out with --provider {name}" if reload else f"give --provider {name}"
         print_note(f"{name} would still refuse this: {then}")
@@ -174,7 +175,7 @@ def lint(
     from .. import guard
 
     known_format = _known_format(message_format)
-    _known_provider(provider)
+    known_provider(provider)
     rows: list[dict[str, Any]] = []
     lines = False
     for history in _histories(source):
@@ -273,7 +274,9 @@ def _histories(source: str) -> Iterator[_History]:
                 "coding agents are for loopscope import)"
             )
         found = True
-        yield _history(document, place, line)
+        history = _history(document, place, line)
+        history.flat = "\n" not in text.strip()
+        yield history
     if not found:
         raise LoopscopeError(f"{name}: empty: give a list of messages as JSON")
 
@@ -396,7 +399,8 @@ def _known_format(name: str | None) -> MessageFormat | None:
     return None
 
 
-def _known_provider(name: str | None) -> None:
+def known_provider(name: str | None) -> None:
+    """LoopscopeError for a name given as --provider whose rules are not known."""
     from ..guard import PROVIDERS, provider_rules
 
     if name is not None and provider_rules(name) is None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..guard import LoopscopeError, NotFoundError
+from ._messages import known_provider
 from ._options import Db, Format, FormatOption, PolicyFile, load_policy
 from ._output import console, one_line, print_csv, print_json, print_table
 from ._store import reading
@@ -63,6 +64,8 @@ def requests(
     """List refused LLM requests: what was wrong with the history, and what would have prevented it."""
     from .. import replay as engine
 
+    if provider is not None:
+        known_provider(provider)
     rules = load_policy(db, policy)
     if show is not None:
         with reading(db) as connection:

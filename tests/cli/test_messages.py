@@ -230,3 +230,10 @@ def test_a_reader_that_goes_away_is_no_failure(file, format):
         process.stdout.read(1)
         process.stdout.close()
         assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+
+
+def test_one_line_of_json_stays_one_line(run, file):
+    done = run("sanitize", file(json.dumps(DOUBLED) + "\n", "wire.jsonl"))
+    assert done.out.count("\n") == 1
+    assert json.loads(done.out) == GOOD
+    assert run("sanitize", file(json.dumps(DOUBLED, indent=2))).out.count("\n") > 1

@@ -68,3 +68,8 @@ def test_what_is_not_there_is_one_line(run, samples_db):
     done = run("requests", "--db", samples_db, "--show", "feedfacefeedface")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "no LLM request has this span id" in done.err
+
+
+def test_a_provider_whose_rules_are_not_known_is_refused(run, samples_db):
+    done = run("requests", "--db", samples_db, "--provider", "nosuch")
+    assert (done.code, "no rules are known" in done.err) == (2, True)
