@@ -1,10 +1,13 @@
 """How fast the fold is, how long it holds the database, how many bytes a span takes.
 
-    python benchmarks/bench_fold.py [--spans 40000] [--requests 1000] [--child] [--profile]
+    python benchmarks/bench_fold.py [--spans 40000] [--requests 1000] [--samples 75] [--child]
+    python benchmarks/bench_fold.py --only tools --spans 1000000      # memory of a large backlog
 
-Three loads: tool spans of about 1.3 kB; those half and half (by bytes) with LLM requests of about 27 kB whose
-histories grow; agent traces of 41 spans with messages of 1.5 kB. Then small folds into the first database.
-The baseline, from the same run, is decoding the same segments and doing nothing with them.
+Loads, each in a process of its own, which has its own peak memory: tool spans of about 1.3 kB, and small
+folds into that database; those half and half (by bytes) with LLM requests of about 27 kB, of growing histories;
+agent traces of 41 spans with messages of 1.5 kB; the import of an Inspect log whose samples have results of
+400 kB and repeat them in every request. The baseline, from the same run, is decoding the same segments and
+doing nothing with them; for the import, json.loads of each sample. Ratios are of CPU time.
 """
 
 from __future__ import annotations
@@ -17,16 +20,18 @@ import pstats
 import random
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from loopscope.collector import Folder, Spool, Store, decode_traces, fold, read_segment
+from loopscope.collector import Folder, Spool, Store, decode_traces, fold, import_paths, read_segment
 
 WORDS = (
     "the",
@@ -222,11 +227,12 @@ def run(
     writer = Writer(spool)
     fill(writer, amount)
     paths = spool.pending()
-    started = time.perf_counter()
+    started = time.process_time()
     for path in paths:
         for _, payload in read_segment(path).payloads:
             decode_traces(payload)
-    decoding = time.perf_counter() - started
+    decoding = time.process_time() - started
+    print_memory("before the fold")
     with store.lease():
         pass
     store.holds.clear()
@@ -234,7 +240,10 @@ def run(
     with profile or nullcontext():
         result = Folder(store, role="server").try_fold() if child else fold(store)
     assert result is not None
-    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    cpu = time.process_time() - cpu
+    if child:
+        cpu += sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    seconds = time.perf_counter() - started
     size = os.path.getsize(store.path)
     megabytes = writer.bytes / 1e6
     print(
@@ -242,11 +251,78 @@ def run(
         f" wire), {result.calls} calls, {result.requests} requests"
     )
     print(
-        f"  fold {seconds:.2f} s ({cpu:.2f} s CPU): {result.spans / seconds:,.0f} spans/s,"
-        f" {megabytes / seconds:.1f} MB/s; {seconds / decoding:.1f} x decoding alone ({decoding:.2f} s)"
+        f"  fold {seconds:.2f} s, {cpu:.2f} s CPU: {result.spans / cpu:,.0f} spans and"
+        f" {megabytes / cpu:.1f} MB a CPU second, {cpu / result.spans * 1e6:.0f} µs a span; {cpu / decoding:.1f} x decoding alone"
+        f" ({decoding:.2f} s)"
     )
     print(f"  {report_holds(store.holds)}; {size / result.spans:.0f} B a span in the database")
     return store
+
+
+def write_samples(path: Path, samples: int, size: int = 400_000) -> float:
+    """An Inspect log: samples of three requests and two results; the CPU seconds json.loads takes."""
+    chance = random.Random(3)
+    pieces = [words(chance, 400) for _ in range(2_000)]
+
+    def at(seconds: int) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(START // 10**9 + seconds))
+
+    parsing = 0.0
+    with path.open("w") as file:
+        about = {"eval_id": "e", "task": "bench", "model": "openai/m", "created": at(0)}
+        file.write(f'{{"version": 2, "status": "success", "eval": {json.dumps(about)}, "samples": [')
+        for number in range(samples):
+            text = json.dumps(_sample(number, at, lambda: " ".join(chance.choices(pieces, k=size // 400))))
+            started = time.process_time()
+            json.loads(text)
+            parsing += time.process_time() - started
+            file.write(("," if number else "") + text)
+        file.write("]}")
+    return parsing
+
+
+def _sample(number: int, at: Callable[[int], str], result: Callable[[], str]) -> dict[str, object]:
+    messages: list[dict[str, object]] = [{"role": "user", "content": f"find it {number}", "id": f"u{number}"}]
+    events: list[dict[str, object]] = []
+    for turn in range(3):
+        key, now = f"{number}-{turn}", number * 100 + turn * 10
+        asked = {"function": "read", "arguments": {"path": f"/f{turn}"}, "type": "function", "id": f"c{key}"}
+        answer: dict[str, object] = {"role": "assistant", "content": "I look", "id": f"a{key}"}
+        if turn < 2:
+            answer["tool_calls"] = [asked]
+        output = {"model": "openai/m", "choices": [{"message": answer, "stop_reason": "stop"}]}
+        model = {"event": "model", "uuid": f"m{key}", "model": "openai/m", "input": list(messages)}
+        events.append({**model, "output": output, "timestamp": at(now), "completed": at(now + 3)})
+        messages.append(answer)
+        if turn < 2:
+            text = f"{key} {result()}"
+            tool = {"event": "tool", "uuid": f"t{key}", "timestamp": at(now + 4), "completed": at(now + 6)}
+            events.append({**asked, **tool, "result": text})
+            messages.append({"role": "tool", "content": text, "id": f"r{key}", "tool_call_id": f"c{key}"})
+    return {"id": f"s{number}", "epoch": 1, "uuid": f"x{number}", "messages": messages, "events": events}
+
+
+def large_import(folder: Path, samples: int, profile: cProfile.Profile | None) -> None:
+    path, store = folder / "samples.json", folder / "large.duckdb"
+    parsing = write_samples(path, samples)
+    print_memory("before the import")
+    started, cpu = time.perf_counter(), time.process_time()
+    with profile or nullcontext():
+        report = import_paths(store, [path])
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    megabytes = path.stat().st_size / 1e6
+    totals = report.totals
+    print(
+        f"large: {megabytes:.0f} MB of JSON, {totals.spans} spans, {totals.calls} calls\n"
+        f"  import {seconds:.1f} s, {cpu:.1f} s CPU: {megabytes / cpu:.1f} MB a CPU second;"
+        f" {cpu / parsing:.1f} x json.loads alone ({parsing:.2f} s); {os.path.getsize(store) / 1e6:.0f} MB in"
+        " the database"
+    )
+
+
+def print_memory(when: str) -> None:
+    """The most memory this process had so far."""
+    print(f"  peak memory {when}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
 def small_folds(store: HoldMeter, folds: int = 20, spans: int = 500) -> None:
@@ -275,10 +351,15 @@ def main() -> None:
     )
     parser.add_argument("--spans", type=int, default=40_000)
     parser.add_argument("--requests", type=int, default=1_000)
-    parser.add_argument("--only", choices=["tools", "mixed", "agents"])
+    parser.add_argument("--samples", type=int, default=75, help="2.8 MB each")
+    parser.add_argument("--only", choices=["tools", "mixed", "agents", "large"])
     parser.add_argument("--child", action="store_true", help="decode in a child process, as a server does")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
+    if options.only is None:
+        for name in ("tools", "mixed", "agents", "large"):
+            subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", name], check=True)
+        return
     profile = cProfile.Profile() if options.profile else None
     folder = Path(tempfile.mkdtemp())
     loads = {
@@ -287,12 +368,14 @@ def main() -> None:
         "agents": (agent_traces, options.spans),
     }
     try:
-        for name, (fill, amount) in loads.items():
-            if options.only in (None, name):
-                store = run(name, folder, fill, amount, child=options.child, profile=profile)
-                if name == "tools":
-                    small_folds(store)
-        print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+        if options.only == "large":
+            large_import(folder, options.samples, profile)
+        else:
+            fill, amount = loads[options.only]
+            store = run(options.only, folder, fill, amount, child=options.child, profile=profile)
+            if options.only == "tools":
+                small_folds(store)
+        print_memory("at the end")
         if profile is not None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(30)
     finally:

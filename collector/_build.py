@@ -148,6 +148,7 @@ class Workbench:
 
     def take(self, limits: Limits) -> Outline:
         """The next batch. A false one: the spool is empty."""
+        self._batches = {number: old for number, old in self._batches.items() if number == self._count}
         batch = Batch()
         while not batch:
             self._feed.refill()
@@ -155,7 +156,6 @@ class Workbench:
                 break
             batch = self._feed.take(limits.size, limits.records)
         self._count += 1
-        self._batches = {number: old for number, old in self._batches.items() if number >= self._count - 2}
         refused = None
         try:
             self._batches[self._count] = _pack(batch, {})
