@@ -135,4 +135,6 @@ def _cell(value: object, width: int, wrap: bool = False) -> Text:
     if isinstance(value, int):
         return Text(f"{value:,}")
     text = one_line(str(value), width)
+    if str(value).startswith("  "):  # a part of the row above it
+        text = f"  {text}"
     return Text(text, overflow="fold") if wrap else Text(text, no_wrap=True, overflow="ellipsis")

@@ -30,6 +30,12 @@ def test_replay_json_has_the_documented_fields(run, samples_db):
     assert totals["runs_nudged"] >= totals["runs_blocked"] > 0
 
 
+def test_parts_of_a_total_stand_indented_below_it(run, samples_db):
+    lines = run("replay", "--db", samples_db).out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("calls after a block"))
+    assert [line[:3] for line in lines[at + 1 : at + 4]] == ["  a", "  l", "  u"]
+
+
 def test_thresholds_on_the_command_line_change_the_totals(run, samples_db):
     def totals(*args):
         return json.loads(run("replay", "--db", samples_db, "--format", "json", *args).out)["totals"]
