@@ -270,7 +270,7 @@ _DISK = ("No space left", "Could not write file", "Disk quota", "has been invali
 
 
 def trouble_of(path: str, text: str) -> StoreError | None:
-    """What an error of DuckDB says about the file or its disk, in one line; None for a statement's own fault."""
+    """What an error of DuckDB says about the file or its disk, in one line; None for a bad statement."""
     first = text.splitlines()[0] if text else ""
     if any(sign in text for sign in _DAMAGE):
         return StoreError(
