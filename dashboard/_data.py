@@ -39,6 +39,9 @@ DB_VARIABLE = "LOOPSCOPE_DB"
 PATIENCE = 6.0
 """Seconds a page waits for another process that holds the file."""
 
+CHECKED_AT_ONCE = 5_000
+"""So many requests that succeeded are checked before their page stands; more are checked behind it."""
+
 _ANSWERS = 192
 _BYTES = "256MB"
 """Answers kept, over all sessions: about ten filters of every page. Old ones go first."""
@@ -88,7 +91,7 @@ _stamps: dict[str, tuple[int, int]] = {}
 class _PartOnlyError(Exception):
     """Carries an answer that is not to be kept: the time allowed was over before all was looked at."""
 
-    def __init__(self, found: rp.RequestAnalysis) -> None:
+    def __init__(self, found: rp.RequestAnalysis | None) -> None:
         super().__init__()
         self.found = found
 
@@ -226,7 +229,19 @@ class Reader:
         try:
             return self._cached("checked_requests", (policy.policy_hash, filters), ask)
         except _PartOnlyError as part:
+            assert part.found is not None
             return part.found
+
+    def known_requests(self, policy: GuardPolicy, filters: rp.Filters) -> rp.RequestAnalysis | None:
+        """The whole answer of `checked_requests` where it is at hand."""
+
+        def unknown() -> rp.RequestAnalysis:
+            raise _PartOnlyError(None)
+
+        try:
+            return self._cached("checked_requests", (policy.policy_hash, filters), unknown)
+        except _PartOnlyError:
+            return None
 
     def request(
         self,

@@ -82,7 +82,7 @@ def causes(found: Sequence[Cause]) -> None:
         key="causes",
         alt="Causes: one broken history a line",
         columns={
-            "verdict": _TEXT("Verdict", width=165, help="On its first request"),
+            "verdict": _TEXT("Verdict", width=_wide(found), help="On its first request"),
             "requests": _NUMBER("Requests", width=75, help="Retries and later requests that carried it on"),
             "class": _TEXT("Refused over", width=155),
             "before": _TEXT("What came just before it", width=430),
@@ -120,7 +120,7 @@ def requests(found: Sequence[JudgedRequest]) -> None:
         alt="Failed requests",
         columns={
             "when": _when("When (UTC)"),
-            "verdict": _TEXT("Verdict", width=165),
+            "verdict": _TEXT("Verdict", width=_wide(found)),
             "class": _TEXT("Refused over", width=155),
             "status": _TEXT("Status", width=65),
             "repairs": _TEXT("Repair", width=190),
@@ -189,6 +189,11 @@ def broken(found: Sequence[BrokenRequest]) -> None:
             "dialect": _TEXT("Recorded as", width=110),
         },
     )
+
+
+def _wide(found: Sequence[Cause] | Sequence[JudgedRequest]) -> int:
+    """The longest verdict is rare."""
+    return 165 if any(one.verdict == "prevented_by_guard" for one in found) else 125
 
 
 def _verdict(verdict: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import streamlit as st
 
@@ -27,8 +28,6 @@ from loopscope.replay.reports import safe_cell
 
 view, saved = _filters.current_view(), _policy.saved()
 
-_AT_ONCE = 5_000
-"""So many requests that succeeded are checked before the page stands; more are checked behind it."""
 _SECONDS = 1.5
 """Time for one round of checks behind the page."""
 _EVERY = 2.5
@@ -61,9 +60,15 @@ def _one(key: str) -> None:
 def _all() -> None:
     with _data.reader() as ask:
         seen = ask.refused(saved.policy, view.filters)
-        checked = None
-        if 0 < seen.coverage.passed <= _AT_ONCE:
+        checked, current = None, False
+        if 0 < seen.coverage.passed <= _data.CHECKED_AT_ONCE:
             checked = ask.checked_requests(saved.policy, view.filters, _SECONDS)
+            current = not checked.coverage.passed_waiting
+        elif seen.coverage.passed:
+            checked = ask.known_requests(saved.policy, view.filters)
+            current = checked is not None
+            if checked is None and _state().get("about") == _about():
+                checked = _state()["found"]  # of the store as it was, while what is new is checked
         ask.release()
     totals = seen.totals
     if not totals.requests:
@@ -81,7 +86,7 @@ def _all() -> None:
             "Refused requests would stand here: what was wrong with the history, what came just before it, "
             "and what the sanitizer makes of it."
         )
-    _passed(seen, checked)
+    _passed(seen, checked, current)
     _take_away()
 
 
@@ -107,7 +112,7 @@ def _empty() -> None:
 
 def _figures(seen: RequestAnalysis) -> None:
     totals = seen.totals
-    with _ui.figures(6):
+    with _ui.figures(6, narrowest=130):
         _ui.figure("Requests", f"{totals.requests:,}", note=f"in {view.period}")
         _ui.figure(
             "Failed",
@@ -248,26 +253,35 @@ def _repair_note(seen: RequestAnalysis) -> str:
 # -- requests that succeeded ---------------------------------------------------------------------
 
 
-def _passed(seen: RequestAnalysis, checked: RequestAnalysis | None) -> None:
+def _state() -> dict[str, Any]:
+    """What this session last saw of the requests that succeeded."""
+    return st.session_state.setdefault("_latent", {})
+
+
+def _about() -> tuple[Any, ...]:
+    return view.filters, saved.policy.policy_hash
+
+
+def _passed(seen: RequestAnalysis, checked: RequestAnalysis | None, current: bool) -> None:
     """What another provider would refuse. Of a big store it is worked out behind the page, bit by bit."""
     if not seen.coverage.passed:
         return
-    st.session_state["_latent_found"] = checked
-    st.session_state["_latent_fresh"] = True
-    waiting = checked is None or bool(checked.coverage.passed_waiting)
-    st.fragment(_latent, run_every=_EVERY if waiting else None)(seen.coverage.passed)
+    _state().update(found=checked, about=_about(), drawn=False)
+    st.fragment(_latent, run_every=None if current else _EVERY)(seen.coverage.passed, current)
 
 
 @_ui.guarded
-def _latent(passed: int) -> None:
-    found: RequestAnalysis | None = st.session_state.get("_latent_found")
-    if not st.session_state.pop("_latent_fresh", False) and _unfinished(found):
+def _latent(passed: int, current: bool) -> None:
+    state = _state()
+    found: RequestAnalysis | None = state["found"]
+    if state["drawn"] and not current:
         with _data.reader() as ask:  # the fragment runs alone: its turn to check
             found = ask.checked_requests(saved.policy, view.filters, _SECONDS)
             ask.release()
-        st.session_state["_latent_found"] = found
-        if not _unfinished(found):
+        state["found"] = found
+        if not found.coverage.passed_waiting:
             st.rerun()  # the whole answer is kept now, and the timer ends
+    state["drawn"] = True
     _ui.section(
         "Would another provider refuse it?",
         "Requests that succeeded, judged by every other provider's rules: what to expect of a fallback or a "
@@ -277,10 +291,6 @@ def _latent(passed: int) -> None:
         st.text(f"{passed:,} requests that succeeded are being checked …")
         return
     _ui_latent(found)
-
-
-def _unfinished(found: RequestAnalysis | None) -> bool:
-    return found is None or bool(found.coverage.passed_waiting)
 
 
 def _ui_latent(found: RequestAnalysis) -> None:

@@ -386,3 +386,18 @@ def test_an_answer_that_is_not_whole_is_shown_and_not_kept(refusals, visit, monk
     assert "Checked 3 of 3 requests that succeeded." in texts(app)
     assert len(asked) == 3  # twice in part, once whole, and then kept
     assert all(seconds is not None for seconds in asked)
+
+
+def test_a_big_store_is_checked_behind_the_page(refusals, visit, monkeypatch) -> None:
+    monkeypatch.setattr(_data, "CHECKED_AT_ONCE", 2)
+    app = visit(refusals[0])
+    well(app)
+    assert "3 requests that succeeded are being checked" in texts(app)
+    assert figures(app)["Failed"] == "10"
+    with _data.reader() as ask:  # what the timer of the page does
+        assert ask.known_requests(GuardPolicy(), Filters()) is None
+        ask.checked_requests(GuardPolicy(), Filters(), 5.0)
+        assert ask.known_requests(GuardPolicy(), Filters()) is not None
+    app.run()
+    well(app)
+    assert "Checked 3 of 3 requests that succeeded." in texts(app)
