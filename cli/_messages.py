@@ -229,7 +229,15 @@ def _merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         key = tuple(value for name, value in row.items() if name != "provider")
         known = found.setdefault(key, {**row, "provider": []})
         known["provider"].append(row["provider"])
-    return [{**row, "provider": ", ".join(row["provider"])} for row in found.values()]
+    merged = sorted(found.values(), key=lambda row: (row["line"] or 0, row["message"]))
+    return [{**row, "provider": ", ".join(row["provider"])} for row in merged]
+
+
+def _few(providers: str) -> str:
+    """Of many names two, the makers of formats first: a table has to leave room for the reason."""
+    makers = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
+    names = sorted(providers.split(", "), key=lambda name: name not in makers)
+    return providers if len(names) <= 2 else f"{', '.join(names[:2])} +{len(names) - 2}"
 
 
 def _print_findings(rows: list[dict[str, Any]], what: str, lines: bool, format: Format, empty: str) -> None:
@@ -243,6 +251,7 @@ def _print_findings(rows: list[dict[str, Any]], what: str, lines: bool, format: 
     elif format is Format.CSV:
         print_csv(list(rows[0]), rows)
     else:
+        rows = [{**row, "provider": _few(row["provider"])} if "provider" in row else row for row in rows]
         print_table(
             {key: key.replace("_", " ") for key in rows[0]}, rows, width=300, optional=("rule",), wrap=True
         )

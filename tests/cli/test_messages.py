@@ -237,3 +237,14 @@ def test_one_line_of_json_stays_one_line(run, file):
     assert done.out.count("\n") == 1
     assert json.loads(done.out) == GOOD
     assert run("sanitize", file(json.dumps(DOUBLED, indent=2))).out.count("\n") > 1
+
+
+def test_many_providers_leave_room_for_the_reason(run, file):
+    told = json.loads(run("lint", file(DOUBLED), "--format", "json").out)["violations"]
+    names = next(row["provider"] for row in told if row["class"] == "duplicate_result").split(", ")
+    assert len(names) > 2
+    assert "openai" in names
+    line = next(one for one in run("lint", file(DOUBLED)).out.splitlines() if "duplicate_result" in one)
+    assert f" +{len(names) - 2} " in line
+    assert " openai, " in line
+    assert [row["message"] for row in told] == sorted(row["message"] for row in told)
