@@ -4,7 +4,7 @@
     python benchmarks/bench_fold.py --only tools --spans 1000000      # memory of a large backlog
 
 Loads, each in a process of its own, which has its own peak memory: tool spans of about 1.3 kB, and small
-folds into that database; those half and half (by bytes) with LLM requests of about 27 kB, of growing histories;
+folds into that database; those half and half (by bytes) with LLM requests of 27 kB, of growing histories;
 agent traces of 41 spans with messages of 1.5 kB; the import of an Inspect log whose samples have results of
 400 kB and repeat them in every request. The baseline, from the same run, is decoding the same segments and
 doing nothing with them; for the import, json.loads of each sample. Ratios are of CPU time.
@@ -252,10 +252,14 @@ def run(
     )
     print(
         f"  fold {seconds:.2f} s, {cpu:.2f} s CPU: {result.spans / cpu:,.0f} spans and"
-        f" {megabytes / cpu:.1f} MB a CPU second, {cpu / result.spans * 1e6:.0f} µs a span; {cpu / decoding:.1f} x decoding alone"
+        f" {megabytes / cpu:.1f} MB a CPU second, {cpu / result.spans * 1e6:.0f} µs a span;"
+        f" {cpu / decoding:.1f} x decoding alone"
         f" ({decoding:.2f} s)"
     )
-    print(f"  {report_holds(store.holds)}; {size / result.spans:.0f} B a span in the database")
+    with store.lease() as con:
+        free = con.execute("SELECT free_blocks * block_size FROM pragma_database_size()").fetchall()[0][0]
+    print(f"  {report_holds(store.holds)}")
+    print(f"  {size / result.spans:.0f} B a span in the database, {free / result.spans:.0f} of them free")
     return store
 
 
