@@ -88,10 +88,14 @@ _stamps: dict[str, tuple[int, int]] = {}
 """The stamp of each database when its version was last read."""
 
 
+class _UnknownError(Exception):
+    """There is no answer at hand, and none is to be worked out."""
+
+
 class _PartOnlyError(Exception):
     """Carries an answer that is not to be kept: the time allowed was over before all was looked at."""
 
-    def __init__(self, found: rp.RequestAnalysis | None) -> None:
+    def __init__(self, found: rp.RequestAnalysis) -> None:
         super().__init__()
         self.found = found
 
@@ -229,18 +233,17 @@ class Reader:
         try:
             return self._cached("checked_requests", (policy.policy_hash, filters), ask)
         except _PartOnlyError as part:
-            assert part.found is not None
             return part.found
 
     def known_requests(self, policy: GuardPolicy, filters: rp.Filters) -> rp.RequestAnalysis | None:
         """The whole answer of `checked_requests` where it is at hand."""
 
         def unknown() -> rp.RequestAnalysis:
-            raise _PartOnlyError(None)
+            raise _UnknownError
 
         try:
             return self._cached("checked_requests", (policy.policy_hash, filters), unknown)
-        except _PartOnlyError:
+        except _UnknownError:
             return None
 
     def request(
