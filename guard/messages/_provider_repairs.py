@@ -258,11 +258,7 @@ def _named_results(messages: list[Message], log: Log) -> list[Message]:
 
 
 def _call_of(result: Result, calls: list[Call]) -> Call:
-    """As the lint pairs them: by the very id, by one of its spellings, else by name, else the first."""
-    said = (result.id or "").strip()
-    for call in calls:
-        if said and (call.id or "").strip() == said:
-            return call
+    """As the lint pairs them: by id, else by name, else the first."""
     for call in calls:
         if not set(call.ids).isdisjoint(result.ids):
             return call

@@ -87,18 +87,6 @@ def test_a_result_keyed_on_an_item_id_follows_its_call_behind_other_items_too() 
     assert lint_messages(result.messages, "openai-responses") == ()
 
 
-def test_gemini_names_a_result_after_the_call_of_the_very_id() -> None:
-    asked = [("g", "C|A"), ("h", None), ("f", "C|A")]
-    calls = [{"functionCall": {"name": name, "args": {}, "id": id}} for name, id in asked]
-    messages = [
-        {"role": "user", "parts": [{"text": "q"}]},
-        {"role": "model", "parts": calls},
-        {"role": "user", "parts": [{"functionResponse": {"name": "h", "response": {}, "id": "x|"}}]},
-    ]
-    result = settled(messages, provider="gemini")
-    assert lint_messages(result.messages, "gemini") == ()
-
-
 # -- old and new ways of calling ---------------------------------------------------------------------
 
 
