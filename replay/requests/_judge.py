@@ -171,6 +171,10 @@ def _nothing_found(
         doubt = f"The refusal speaks of a doubled id, but {which} once in the recorded messages"
     elif named and wanted in _UNPAIRED and all(_paired(history, name) for name in named):
         doubt = f"The refusal names {_quoted(named)}, but as recorded call and result stand together"
+    elif wanted is ErrorClass.ORPHAN_RESULT and not any(message.results for message in history.messages):
+        doubt = "The refusal speaks of a result, but the recorded messages hold none"
+    elif wanted is ErrorClass.MISSING_RESULT and not any(message.calls for message in history.messages):
+        doubt = "The refusal speaks of a call, but the recorded messages hold none"
     if doubt:
         reason = f"{doubt}: what was recorded is not what was sent."
         return Judgement("undetermined", reason, call_id=call_id, fault=fault)

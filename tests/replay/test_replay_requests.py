@@ -80,6 +80,7 @@ def test_an_orphan_is_dropped() -> None:
             MISSING.format("call_aaaa"),
             "as recorded call and result stand together",
         ),
+        ([USER], ORPHAN, "speaks of a result, but the recorded messages hold none"),
         ([USER, {"role": "assistant"}, gives("call_aaaa")], ORPHAN, "only the role was recorded"),
         (
             [USER, {"role": "assistant", "parts": []}, gives("call_aaaa")],
