@@ -108,6 +108,6 @@ def _is_messages(value: Any) -> bool:
 def not_a_trace(value: Any) -> str:
     """Why a JSON value is nothing that can be imported, for an error message."""
     if isinstance(value, dict):
-        return f"JSON, but neither OTLP nor a chat transcript (an object with the keys {shorten(value)})"
+        return f"JSON, but of no format that can be imported (an object with the keys {shorten(value)})"
     kind = "a list" if isinstance(value, list) else "a bare value"
-    return f"JSON, but neither OTLP nor a chat transcript ({kind} where an object was expected)"
+    return f"JSON, but of no format that can be imported ({kind} where an object was expected)"

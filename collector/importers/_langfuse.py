@@ -94,7 +94,7 @@ def _of_trace(value: dict[str, Any], where: str, skipped: SkipList) -> Iterator[
         if isinstance(observation, dict) and isinstance(observation.get("type"), str):
             yield _span(observation, trace, where, skipped)
         else:
-            skipped.add(where, "an observation that is only named; export traces with their observations")
+            skipped.add(where, "an observation that is only named; export observations, or traces one by one")
 
 
 def _span(row: dict[str, Any], trace: dict[str, Any], where: str, skipped: SkipList) -> ExportedSpan:

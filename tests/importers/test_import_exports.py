@@ -232,7 +232,7 @@ def test_other_and_damaged_parquet_is_refused_in_one_line(tmp_path: Path, db: Pa
     cut.write_bytes(parquet(tmp_path / "good.parquet", phoenix_rows()).read_bytes()[:-40])
     report = import_paths(db, [other, cut, tmp_path / "good.parquet"])
     assert [file.ok for file in report.files] == [False, False, True]
-    assert "neither OTLP nor" in str(report.errors[0])
+    assert "of no format that can be imported" in str(report.errors[0])
     assert "the Parquet file is damaged" in str(report.errors[1])
     assert all("\n" not in str(error) for error in report.errors)
 
@@ -275,7 +275,7 @@ def test_traces_without_their_observations_are_told(tmp_path: Path, db: Path):
     whole = ours.langfuse()
     file = single(import_paths(db, [save(tmp_path / "a.json", [trace, whole])]))
     assert [why for _, why in file.skipped] == [
-        "an observation that is only named; export traces with their observations"
+        "an observation that is only named; export observations, or traces one by one"
     ] * 2
     assert file.calls == 5
 

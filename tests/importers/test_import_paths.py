@@ -201,7 +201,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     ),
     "middle.jsonl": (f"{GOOD_LINE}\n{GOOD_LINE[:80]}\n{GOOD_LINE}\n".encode(), "line 2: not valid JSON"),
     "end.jsonl": (f"{GOOD_LINE}\n{GOOD_LINE[:80]}".encode(), "cut off in the value that begins on line 2"),
-    "other.json": (b'{"rows": [1]}', "neither OTLP nor a chat transcript (an object with the keys 'rows')"),
+    "other.json": (b'{"rows": [1]}', "of no format that can be imported (an object with the keys 'rows')"),
     "mixed.jsonl": (f"{GOOD_LINE}\n{json.dumps({'messages': LOG})}".encode(), "line 2: not an OTLP request"),
     "mixed2.jsonl": (
         f"{json.dumps(LOG)}\n{GOOD_LINE}".encode(),
