@@ -20,11 +20,16 @@ __all__ = ["requests"]
 
 _SHOWN = 20  # rows of a table; JSON and CSV carry `--limit`
 _VERDICTS = {
-    "prevented": "prevented by the sanitizer",
+    "prevented": "would be prevented by the sanitizer",
     "prevented_by_dedup": "  of it by dropping doubles alone",
-    "prevented_by_guard": "prevented by the guard",
-    "not_prevented": "not prevented",
+    "prevented_by_guard": "would be prevented by the guard",
+    "not_prevented": "would not be prevented",
     "undetermined": "undetermined: see why below",
+}
+_SHORT = {
+    "prevented": "preventable",
+    "prevented_by_guard": "preventable by the guard",
+    "not_prevented": "not preventable",
 }
 
 _NOT_CHECKED = {
@@ -142,8 +147,8 @@ def _print_analysis(result: Mapping[str, Any], db: str) -> None:
             {
                 "class": "class",
                 "failed": "failed",
-                "prevented": "prevented",
-                "not_prevented": "not prevented",
+                "prevented": "preventable",
+                "not_prevented": "not preventable",
                 "undetermined": "undetermined",
                 "causes": "causes",
             },
@@ -162,7 +167,12 @@ def _print_analysis(result: Mapping[str, Any], db: str) -> None:
                 "before": "before it",
             },
             [
-                {**row, "span": row["first_span_id"], "who": row["agent_name"] or row["service_name"]}
+                {
+                    **row,
+                    "span": row["first_span_id"],
+                    "who": row["agent_name"] or row["service_name"],
+                    "verdict": _SHORT.get(row["verdict"], row["verdict"]),
+                }
                 for row in result["causes"][:_SHOWN]
             ],
             width=300,
@@ -253,7 +263,8 @@ def _print_history(history: Mapping[str, Any], format: Format) -> None:
         when = datetime.fromtimestamp(request["start_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         out.print(f"{when}: {one_line(request['error_text'] or request['error_type'] or 'failed', 300)}")
         if request["verdict"]:
-            out.print(f"{request['verdict']}: {one_line(request['reason'] or '', 600)}")
+            verdict = _SHORT.get(request["verdict"], request["verdict"])
+            out.print(f"{verdict}: {one_line(request['reason'] or '', 600)}")
     if history["note"]:
         out.print(one_line(history["note"], 600))
     for side, heading in (("before", "As recorded"), ("after", "Repaired")):

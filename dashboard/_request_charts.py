@@ -94,7 +94,7 @@ def _plain_bars(rows: Sequence[tuple[str, int, str]]) -> go.Figure:
 
 
 def repair_bars(by_repair: Mapping[str, int]) -> go.Figure:
-    """Prevented requests by kind of repair."""
+    """Preventable requests by kind of repair."""
     return _plain_bars([(repair_name(kind), number, f"{number:,}") for kind, number in by_repair.items()])
 
 

@@ -193,7 +193,7 @@ def broken(found: Sequence[BrokenRequest]) -> None:
 
 def _wide(found: Sequence[Cause] | Sequence[JudgedRequest]) -> int:
     """The longest verdict is rare."""
-    return 165 if any(one.verdict == "prevented_by_guard" for one in found) else 125
+    return 195 if any(one.verdict == "prevented_by_guard" for one in found) else 135
 
 
 def _verdict(verdict: str | None) -> str:

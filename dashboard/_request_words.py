@@ -39,9 +39,9 @@ class RequestMark:
 REQUEST_MARKS: dict[str, RequestMark] = {
     mark.verdict: mark
     for mark in (
-        RequestMark("prevented", "prevented", "✓", "#2A9D8F", "green"),
-        RequestMark("prevented_by_guard", "prevented by the guard", "◆", "#4C78DD", "blue"),
-        RequestMark("not_prevented", "not prevented", "✗", "#A8578F", "violet"),
+        RequestMark("prevented", "preventable", "✓", "#2A9D8F", "green"),
+        RequestMark("prevented_by_guard", "preventable by the guard", "◆", "#4C78DD", "blue"),
+        RequestMark("not_prevented", "not preventable", "✗", "#A8578F", "violet"),
         RequestMark("undetermined", "cannot be judged", "?", "#7F8AA0", "grey", hollow=True),
         RequestMark("not_judged", "not about calls", "·", "#7F8AA0", "grey"),
     )

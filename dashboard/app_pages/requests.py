@@ -127,14 +127,14 @@ def _figures(seen: RequestAnalysis) -> None:
             "credit, no such model, …) are never judged.",
         )
         _ui.figure(
-            "✓ Prevented",
+            "✓ Preventable",
             f"{totals.prevented + totals.prevented_by_guard:,}",
             note=_prevented(seen),
             help="By the sanitizer: the recorded history breaks a rule of that provider, the repaired one "
             "none. By the guard: a provider that refuses loops itself, and the guard would have stepped in "
             "before.",
         )
-        _ui.figure("✗ Not prevented", f"{totals.not_prevented:,}", note="judged on the recorded history")
+        _ui.figure("✗ Not preventable", f"{totals.not_prevented:,}", note="judged on the recorded history")
         _ui.figure("? Cannot be judged", f"{totals.undetermined:,}", note=_undetermined(seen))
 
 
@@ -192,12 +192,12 @@ def _failed(seen: RequestAnalysis) -> None:
             alt="Failed requests by error class and verdict",
         )
     with right:
-        _ui.section("Prevented by which repair", _repair_note(seen))
+        _ui.section("Preventable by which repair", _repair_note(seen))
         if seen.by_repair:
             _charts.show(
                 _request_charts.repair_bars(seen.by_repair),
                 key="by_repair",
-                alt="Prevented requests by kind of repair",
+                alt="Preventable requests by kind of repair",
             )
     if totals.causes:
         _ui.section(
@@ -243,10 +243,10 @@ def _repair_note(seen: RequestAnalysis) -> str:
     if not totals.tool_related:
         return "No failed request was about calls and results, so there was nothing to repair."
     if not seen.by_repair:
-        return f"None of {count(totals.tool_related, 'request')} about calls was prevented by a repair."
+        return f"None of {count(totals.tool_related, 'request')} about calls would be prevented by a repair."
     return (
-        f"The {count(totals.prevented, 'prevented request')}; one that needs several repairs counts in each. "
-        f"{totals.prevented_by_dedup:,} need no more than dropping doubles."
+        f"The {count(totals.prevented, 'preventable request')}; one that needs several repairs counts in "
+        f"each. {totals.prevented_by_dedup:,} need no more than dropping doubles."
     )
 
 

@@ -92,8 +92,8 @@ def test_the_page_shows_what_the_analysis_counts(refusals, visit) -> None:
         "Requests": str(totals.requests),
         "Failed": str(totals.failed),
         "About calls": str(totals.tool_related),
-        "✓ Prevented": str(totals.prevented + totals.prevented_by_guard),
-        "✗ Not prevented": str(totals.not_prevented),
+        "✓ Preventable": str(totals.prevented + totals.prevented_by_guard),
+        "✗ Not preventable": str(totals.not_prevented),
         "? Cannot be judged": str(totals.undetermined),
     }
     assert totals.prevented > totals.prevented_by_dedup > 0
