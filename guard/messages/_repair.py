@@ -133,13 +133,14 @@ class _Merger:
     def merged(self, messages: Sequence[Message]) -> list[Message]:
         if self.form.placement == "anywhere":
             return list(messages)  # items, of which several in a row make one turn
-        out: list[Message] = []
+        runs: list[list[Message]] = []
         for message in messages:
-            if out and self._belongs(out[-1], message):
-                out[-1] = self._merge(out[-1], message)
+            # What makes two of them one holds for all of a run: each is asked about the one before it.
+            if runs and self._belongs(runs[-1][-1], message):
+                runs[-1].append(message)
             else:
-                out.append(message)
-        return out
+                runs.append([message])
+        return [run[0] if len(run) == 1 else self._merge(run) for run in runs]
 
     def _belongs(self, one: Message, other: Message) -> bool:
         roles = {one.wire_role or one.role, other.wire_role or other.role}
@@ -158,56 +159,90 @@ class _Merger:
             return not (_is_interim(one) or _is_interim(other))
         return not any(_reasons(message) for message in (one, other))  # signed with what follows it
 
-    def _merge(self, one: Message, other: Message) -> Message:
-        """The second message put into the first."""
-        what = "turn of the assistant" if one.role == "assistant" else "message of the user"
+    def _merge(self, run: list[Message]) -> Message:
+        """The messages of a run put into the first of them, all at once: a run may be long."""
+        first = run[0]
+        what = "turn of the assistant" if first.role == "assistant" else "message of the user"
         why = f"merged this {what} into the one before it"
-        self.log.add(RepairKind.MERGED_MESSAGES, other, None, why)
-        raw, added = self._raw(one, other)
-        blocks = (*self._content(one, other), *added, *_calls(one), *_calls(other))
-        index = other.index if one.index is None else one.index
+        content = _Content(self.form, first)
+        for message in run[1:]:
+            self.log.add(RepairKind.MERGED_MESSAGES, message, None, why)
+            content.add(message)
+        raw, added = self._raw(run)
+        calls = [block for message in run for block in _calls(message)]
+        index = next((message.index for message in run if message.index is not None), None)
         if index is not None:
-            self._sources[index] = (*self.sources(one), *self.sources(other))
-        return replace(one, blocks=blocks, raw=raw, index=index, changed=True)
-
-    def _content(self, one: Message, other: Message) -> list[Block]:
-        texts = [_plain_text(message) for message in (one, other)]
-        first, second = texts
-        if first is None or second is None:
-            return [*_said(one), *_said(other)]
-        if one.role == "assistant":
-            both = "\n".join((first.strip(), second.strip()))
-        else:
-            both = f"{first}\n\n{second}"
-        text = both if first.strip() and second.strip() else first if first.strip() else second or first
-        if not text and not _said(one) and not _said(other):
-            return []
-        return [self.form.text_block(text)]
+            self._sources[index] = tuple(source for message in run for source in self.sources(message))
+        return replace(first, blocks=(*content.blocks(), *added, *calls), raw=raw, index=index, changed=True)
 
     @staticmethod
-    def _raw(one: Message, other: Message) -> tuple[Any, list[Block]]:
-        """What the message is written from: the first, with the reasoning that only the second has.
+    def _raw(run: list[Message]) -> tuple[Any, list[Block]]:
+        """What the message is written from: the first, with the reasoning that only a later one has.
 
         Also the blocks for that, as chat completions keep reasoning in keys of the message.
         """
-        added: list[Block] = []
+        first = run[0]
+        added: list[Block] = [block for block in first.blocks if isinstance(block, Other) and block.key]
         keys: dict[str, Any] = {}
-        own = {block.key for block in one.blocks if isinstance(block, Other) and block.key}
-        for block in one.blocks:
-            if isinstance(block, Other) and block.key:
-                added.append(block)
-        for block in other.blocks:
-            if isinstance(block, Other) and block.key and block.key not in own:
-                added.append(block)
-                keys[block.key] = block.raw
-        return ({**plain(one.raw), **keys} if keys else one.raw), added
+        known = {block.key for block in added if isinstance(block, Other)}
+        for message in run[1:]:
+            new = [
+                block
+                for block in message.blocks
+                if isinstance(block, Other) and block.key and block.key not in known
+            ]
+            added += new
+            keys.update((block.key, block.raw) for block in new)
+            known.update(block.key for block in new)
+        return ({**plain(first.raw), **keys} if keys else first.raw), added
+
+
+class _Content:
+    """What the messages of a run say, put together: one text as long as all say plain text, else blocks."""
+
+    def __init__(self, form: Format, first: Message) -> None:
+        self.form, self.role = form, first.role
+        self._said = _said(first)
+        text = _plain_text(first)
+        self._texts = None if text is None else [text]
+        self._spoke = bool(self._said)  # is there a block, be it an empty one?
+        self._keeps_blocks = get(first.raw, "parts") is not None or bool(first.results)
+        self._may_be_text = False
+
+    def add(self, message: Message) -> None:
+        said, text = _said(message), _plain_text(message)
+        if self._texts is None and self._may_be_text and len(self._said) < 2:
+            texts = [block.text for block in self._said]
+            if None not in texts:  # so little was said so far that it may as well be a text
+                self._texts, self._spoke = [one or "" for one in texts or [""]], bool(self._said)
+        self._keeps_blocks = self._keeps_blocks or bool(message.results)
+        self._may_be_text = not self._keeps_blocks
+        if text is not None and self._texts is not None:
+            self._texts.append(text)
+            self._spoke = self._spoke or bool(said)
+        elif said or message.results:
+            self._said, self._texts = self.blocks(), None
+            self._said += said
+
+    def blocks(self) -> list[Other]:
+        texts = self._texts
+        if texts is None or len(texts) == 1:
+            return self._said
+        spoken = [text for text in texts if text.strip()]
+        if len(spoken) < 2:
+            text = (spoken or [text for text in reversed(texts) if text] or [""])[0]
+        elif self.role == "assistant":
+            text = "\n".join(map(str.strip, spoken))
+        else:
+            text = "\n\n".join(spoken)
+        return [self.form.text_block(text)] if self._spoke else []
 
 
 def _calls(message: Message) -> list[Block]:
     return [block for block in message.blocks if not isinstance(block, Other)]
 
 
-def _said(message: Message) -> list[Block]:
+def _said(message: Message) -> list[Other]:
     return [block for block in message.blocks if isinstance(block, Other) and not block.key]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from operations import steps
 
 from loopscope.guard import FORMATS, lint_messages, repair_messages, sanitize_messages
 
@@ -269,3 +270,20 @@ def test_many_calls_under_one_id_in_one_turn_cost_linear_time(monkeypatch: pytes
     assert set(kinds(result)) == {"renamed_call_id"}
     assert [one["content"] for one in result.messages[2:]] == [str(number) for number in range(1_000)]
     assert looked == 1_000
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("content", ["hi", [{"type": "text", "text": "hi"}], None])
+def test_a_long_run_of_one_role_is_merged_in_linear_time(role: str, content: Any) -> None:
+    def work(count: int) -> int:
+        messages = [
+            {"role": role, "content": content, "tool_calls": [call(f"k{number}")]}
+            if role == "assistant"
+            else {"role": role, "content": content}
+            for number in range(count)
+        ]
+        pending = [f"k{number}" for number in range(count)]
+        form = "openai-chat" if role == "assistant" else "anthropic"
+        return steps(lambda: repair_messages(messages, form, pending_call_ids=pending))
+
+    assert work(800) < 2.5 * work(400)
