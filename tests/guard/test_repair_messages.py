@@ -184,6 +184,14 @@ def test_pending_calls_stay() -> None:
     assert repaired(history).messages == [U("q")]
 
 
+def test_a_pending_call_keeps_its_id() -> None:
+    """Its result will come under that id, even if another call of the turn has it too."""
+    history = [U("q"), A(None, ("k", "f"), ("k", "g"))]
+    assert repaired(history, pending_call_ids=["k"]).messages == history
+    answered = repaired([*history, T("k")], pending_call_ids=["k"])
+    assert [one["id"] for one in answered.messages[1]["tool_calls"]] == ["k", "k"]
+
+
 def test_only_the_calls_without_an_answer_go() -> None:
     result = repaired([U("q"), A(None, "a", "b", "c"), T("b"), U("n")])
     assert result.messages == [U("q"), A(None, "b"), T("b"), U("n")]
