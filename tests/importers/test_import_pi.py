@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session_files import Entry, clock, read, write
+from session_files import Entry, brief, clock, read, write
 from shared_corpus import corpus
 
 from loopscope.collector import Store, import_paths
@@ -133,6 +133,69 @@ def test_a_refused_request_has_its_status():
     assert (refused.status, refused.http_status, refused.error_text) == ("error", 400, f"400 {body}")
     assert good.status == "ok"
     assert found.histories()[-1] == found.histories()[-2]  # nothing came of it
+
+
+def call(call_id: str, name: str = "bash") -> Entry:
+    return {"type": "toolCall", "id": call_id, "name": name, "arguments": {"command": "ls"}}
+
+
+@pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.parametrize("stop", ["aborted", "error"])
+def test_calls_of_a_turn_that_was_cut_off_are_not_sent_again(tree: bool, stop: str):
+    log = Session(tree=tree)
+    log.user("one")
+    log.answer({"type": "text", "text": "I will"}, call("c1"), stop=stop, error="Request was aborted.")
+    log.user("two")
+    log.answer(call("c2"), call("c3"), stop=stop, error="Request was aborted.")
+    log.user("three")
+    log.says("3")
+    log.user("four")
+    log.says("4")
+    found = read("pi", log.entries)
+    begun = ["user: one", "assistant: I will", "user: two"]
+    assert found.histories() == [
+        ["user: one"],
+        begun,
+        [*begun, "user: three"],
+        [*begun, "user: three", "assistant: 3", "user: four"],
+    ]
+    assert [brief(message) for message in found.requests[0].output_messages or ()] == [
+        "assistant: I will ->c1"
+    ]
+    assert {request.content_state for request in found.requests} == {"full"}
+    assert [(c.call_id, c.seq) for c in found.calls] == [("c1", None), ("c2", None), ("c3", None)]
+
+
+def test_a_call_of_a_turn_that_was_cut_off_is_sent_with_its_result():
+    log = Session()
+    log.user("one")
+    log.answer(call("c1"), call("c2"), stop="aborted", error="Request was aborted.")
+    log.result("c1", "a")
+    log.user("two")
+    log.says("2")
+    assert read("pi", log.entries).histories()[-1] == [
+        "user: one",
+        "assistant: ->c1",
+        "tool: <-c1",
+        "user: two",
+    ]
+
+
+def test_a_call_that_a_compaction_cut_off_is_not_kept():
+    log = Session(tree=True)
+    log.user("one")
+    kept = log.answer(call("c1"), call("c2"))
+    log.result("c1", "a")
+    log.asks("c3")
+    log.add("compaction", summary="they said one", firstKeptEntryId=kept, tokensBefore=9)
+    log.user("two")
+    log.says("2")
+    assert read("pi", log.entries).histories()[-1] == [
+        "user: they said one",
+        "assistant: ->c1",
+        "tool: <-c1",
+        "user: two",
+    ]
 
 
 @pytest.mark.parametrize("tree", [False, True])

@@ -8,6 +8,7 @@ kept within a bound: what is older is forgotten, and a request that would need i
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -120,8 +121,11 @@ def everything(node: Node, limit: int) -> Before:
     return whole
 
 
-def since(node: Node, first: Node) -> tuple[list[Text], bool]:
-    """All that was said from `first` on, up to `node`, turns of the model too; whether that is all of it."""
+def since(node: Node, first: Node, sent: Callable[[Turn], Text | None]) -> tuple[list[Text], bool]:
+    """All that was said from `first` on, up to `node`, turns of the model too; whether that is all of it.
+
+    `sent`: what is sent of a turn; None: nothing.
+    """
     chain: list[Text] = []
     turn: Turn | None = None
     here: Node | None = node
@@ -130,7 +134,8 @@ def since(node: Node, first: Node) -> tuple[list[Text], bool]:
             chain.append(here.said)
         if here.turn is not None and here.turn is not turn:
             turn = here.turn
-            chain.append(turn.said)
+            if (said := sent(turn)) is not None:
+                chain.append(said)
         if here is first:
             chain.reverse()
             return chain, True

@@ -6,6 +6,7 @@ follows the one above. A session that was branched off begins with what it was b
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict
 from typing import Any
@@ -24,9 +25,9 @@ from ._blocks import (
     text_part,
     total,
 )
-from ._history import Contents, Node, Nodes, since
+from ._history import Contents, Node, Nodes, Text, since
 from ._lines import Entry
-from ._model import Sink, Usage, digest
+from ._model import Sink, Turn, Usage, digest, dumps
 from ._run import SessionRun
 
 __all__ = ["Pi", "matches"]
@@ -66,6 +67,7 @@ class Pi:
         self._tip: Node | None = None
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._index = -1  # of the entry in the file, the head's is 0
+        self._cut_off: tuple[Turn, Node] | None = None  # a turn that ended early, and what follows
         self.known = 0
 
     def feed(self, line: Entry) -> None:
@@ -180,7 +182,7 @@ class Pi:
         if stop in ("error", "aborted") and not parts:
             run.fail(key, node, at, text or "", status=code, kind=kind)
             return node
-        turn, node = run.begin(key, node, at)
+        turn, after = run.begin(key, node, at)
         run.describe(turn)
         if stop in ("error", "aborted"):
             run.fail_span(turn.span, text, status=code, kind=kind)
@@ -196,7 +198,19 @@ class Pi:
                 continue
             run.call(turn, f"{key} {turn.asked}", call_id, name, arguments_text(block.get("arguments")))
         run.close(turn)
-        return node
+        if stop in ("error", "aborted") and turn.calls:
+            after = Node(run, node, said=self._without_open_calls(turn))
+            self._cut_off = turn, after
+        return after
+
+    def _without_open_calls(self, turn: Turn) -> Text | None:
+        """The turn as pi sends it later on: without the calls that nobody answered; None: not at all."""
+        if turn.said.text is None or all(call.answered for call in turn.calls.values()):
+            return turn.said
+        message = json.loads(turn.said.text)
+        answered = [part_id for part_id, call in turn.calls.items() if call.answered]
+        parts = [part for part in message["parts"] if part["type"] != "tool_call" or part["id"] in answered]
+        return self._contents.add(dumps({**message, "parts": parts})) if parts else None
 
     def _result(self, message: dict[str, Any], node: Node, at: int | None, line: Entry) -> Node:
         call_id = text_of(message.get("toolCallId"))
@@ -206,6 +220,8 @@ class Pi:
             self._skipped.add(line.where, f"a result for {call_id!r}, which no open call has")
             return node
         node.run.answer(call, text, at, failed=message.get("isError") is True)
+        if self._cut_off is not None and self._cut_off[0] is call.turn:
+            self._cut_off[1].said = self._without_open_calls(call.turn)
         return node.run.say(node, "tool", [result_part(call_id, text)], call=call)
 
     def _compaction(self, entry: dict[str, Any], node: Node) -> Node:
@@ -220,7 +236,7 @@ class Pi:
         new = run.say(run.start(), "user", [text_part(summary)]) if summary else run.start()
         if first is None or first.run is not run:
             return new
-        texts, whole = since(node, first)
+        texts, whole = since(node, first, self._without_open_calls)
         if not whole:
             return Node(run, new, lost=True)
         for text in texts:
