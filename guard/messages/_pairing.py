@@ -62,7 +62,7 @@ class Found:
 
 
 class _Group:
-    """Calls of one turn that share a spelling of an id."""
+    """Calls of one turn that share a spelling of an id, or a name."""
 
     __slots__ = ("next", "slots", "turn")
 
@@ -215,15 +215,20 @@ class Pairs:
     def _by_position(self, turn: Turn) -> None:
         left: list[Found] = []
         free = [slot for slot in turn.slots if slot.found is None and not slot.dropped]
+        # By name, those without an id apart: a result that has an id may go to these only.
+        named: dict[tuple[str | None, bool], _Group] = {}
+        for slot in free:
+            for with_id in (False, True) if not slot.call.ids else (False,):
+                named.setdefault((slot.call.name, with_id), _Group(turn)).slots.append(slot)
         for found in turn.loose:
             name = found.result.name
-            fits = (one for one in free if _may_pair(one, found) and one.call.name == name)
-            slot = next(fits, None) if name is not None else None
+            group = named.get((name, bool(found.result.ids))) if name is not None else None
+            slot = None if group is None else group.free()
             if slot is None:
                 left.append(found)
             else:
                 _join(slot, found, None)
-                free.remove(slot)
+        free = [slot for slot in free if slot.found is None]
         # A response that is named after another call of the turn is one too many of that call.
         names = {slot.call.name for slot in turn.slots} - {slot.call.name for slot in free}
         strange = all(found.result.name not in names for found in left)

@@ -8,6 +8,7 @@ the rules that it enforces (`_lint.py`, `_providers.py`).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -45,6 +46,39 @@ class _Open:
         self.answered = False
 
 
+class _Free:
+    """Calls of a turn that have no result yet, for results that no id leads to one."""
+
+    __slots__ = ("_all", "_by_name")
+
+    def __init__(self, calls: list[_Open]) -> None:
+        self._all = deque(one for one in calls if not one.answered)
+        self._by_name: dict[str | None, deque[_Open]] = {}
+        for one in self._all:
+            self._by_name.setdefault(one.call.name, deque()).append(one)
+
+    def named(self, name: str | None) -> _Open | None:
+        """The first of this name."""
+        calls = self._by_name.get(name)
+        return None if name is None or calls is None else _first(calls)
+
+    def first(self) -> _Open | None:
+        return _first(self._all)
+
+    def only(self) -> _Open | None:
+        """The one that is left, where it is one."""
+        one = _first(self._all)
+        while len(self._all) > 1 and self._all[-1].answered:
+            self._all.pop()
+        return one if len(self._all) == 1 else None
+
+
+def _first(calls: deque[_Open]) -> _Open | None:
+    while calls and calls[0].answered:
+        calls.popleft()
+    return calls[0] if calls else None
+
+
 class HistoryScan:
     """The rules that a history breaks so far. Messages are read, never changed or kept."""
 
@@ -66,6 +100,7 @@ class HistoryScan:
         self._answered: set[str] = set()
         self._keys: set[str] = set()  # the ids of its calls as they stand, stripped
         self._keyless: list[_Open] = []
+        self._free: dict[bool, _Free] = {}  # of all calls, of those without id; made when asked for
         self._turn_last = -1  # the last assistant message of it
         self._run_open = False  # results of it may follow here
         self._run_results = 0
@@ -209,6 +244,7 @@ class HistoryScan:
 
     def _add(self, one: _Open) -> None:
         self._turn.append(one)
+        self._free = {}
         self._keys.add(one.key)
         for text in one.call.ids:
             self._by_id.setdefault(text, []).append(one)
@@ -327,14 +363,11 @@ class HistoryScan:
                     best = one
         if best is not None:
             return best
-        may = self._turn if self._positional or not result.ids else self._keyless
-        free = [one for one in may if not one.answered]
-        for one in free:
-            if result.name is not None and one.call.name == result.name:
-                return one
-        if self._positional:
-            return free[0] if free else None
-        return free[0] if len(free) == 1 else None
+        every = self._positional or not result.ids
+        free = self._free.get(every)
+        if free is None:
+            free = self._free[every] = _Free(self._turn if every else self._keyless)
+        return free.named(result.name) or (free.first() if self._positional else free.only())
 
     def _end_run(self) -> None:
         """Something came that is no result: what is not answered now is late at best."""
@@ -348,7 +381,7 @@ class HistoryScan:
 
     def _new_turn(self) -> None:
         self._turn, self._by_id, self._keyless, self._run_results = [], {}, [], 0
-        self._keys = set()
+        self._keys, self._free = set(), {}
         if self._answered:
             self._answered = set()
 

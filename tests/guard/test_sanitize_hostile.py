@@ -287,3 +287,30 @@ def test_a_long_run_of_one_role_is_merged_in_linear_time(role: str, content: Any
         return steps(lambda: repair_messages(messages, form, pending_call_ids=pending))
 
     assert work(800) < 2.5 * work(400)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_turn_of_many_functions_costs_linear_time(ids: bool, late: bool) -> None:
+    """Gemini's, whose results go by name."""
+
+    def work(count: int) -> int:
+        calls = [
+            {"functionCall": {"name": f"f{number}", "args": {}, **({"id": f"k{number}"} if ids else {})}}
+            for number in range(count)
+        ]
+        results = [
+            {"functionResponse": {"name": f"f{number}", "response": {}}} for number in reversed(range(count))
+        ]
+        between = [{"role": "user", "parts": [{"text": "wait"}]}] if late else []
+        messages = [
+            {"role": "user", "parts": [{"text": "q"}]},
+            {"role": "model", "parts": calls},
+            *between,
+            {"role": "user", "parts": results},
+        ]
+        done = sanitize_messages(messages, "gemini", provider="gemini")
+        assert lint_messages(done.messages, "gemini", "gemini") == ()
+        return steps(lambda: (lint_messages(messages, "gemini"), sanitize_messages(messages, "gemini")))
+
+    assert work(800) < 2.5 * work(400)
