@@ -120,7 +120,7 @@ class _Turns:
         others, number, named = False, 0, self.named
         for block in message.blocks:
             if isinstance(block, Result) and not block.server:
-                if others and self.form.mixes:
+                if others and self.form.results_first:
                     return False
                 if named:
                     if number >= len(named) or block.ids or block.name != named[number].name:

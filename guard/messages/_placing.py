@@ -123,11 +123,13 @@ class _Builder:
             message.near = self.messages[turn.last].place
         return made
 
-    def moved(self, found: Found, where: str = "did not stand right behind its call") -> None:
+    def moved(self, found: Found, where: str = "stood behind another message") -> None:
         slot = found.slot
         assert slot is not None
         if found.at < slot.at:
             where = "stood before its call"
+        elif found.at == slot.at:
+            where = "stood in the message of its call"
         why = f"moved this result of {self.log.quoted(slot.call.name)} behind its call: it {where}"
         self.log.add(RepairKind.MOVED_RESULT, self.messages[found.at], slot.call.id, why)
 
@@ -255,7 +257,7 @@ class _Builder:
         if not stubs and len(results) == len(founds) and at not in self.edits:
             as_they_are = all(found.at == at and found.result is found.original for found in results)
             # Behind other parts only where the format does not mind.
-            if as_they_are and (not self.form.mixes or results[-1].block == len(results) - 1):
+            if as_they_are and (not self.form.results_first or results[-1].block == len(results) - 1):
                 return message
         here = {found.block: found for found in founds}
         edits = self.edits.get(at, {})
@@ -264,8 +266,10 @@ class _Builder:
         blocks = (*(found.result for found in results), *stubs, *others)
         first_other = next((n for n in range(len(message.blocks)) if n not in here), len(message.blocks))
         for found in results:
-            if found.at != at or (found.block > first_other and self.form.mixes):
+            if found.at != at:
                 self.moved(found)
+            elif found.block > first_other and self.form.mixes:
+                self.moved(found, "stood behind other content of its message")
         return replace(message, blocks=blocks, changed=True)
 
 

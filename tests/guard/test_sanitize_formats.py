@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from types import SimpleNamespace as Object
+from typing import Any
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
@@ -33,7 +34,14 @@ from histories import (
 from openai.types.responses import ResponseFunctionToolCall, ResponseReasoningItem
 from shared_corpus import corpus
 
-from loopscope.guard import FORMATS, detect_format, is_stub_result, sanitize_messages
+from loopscope.guard import (
+    FORMATS,
+    detect_format,
+    is_stub_result,
+    lint_messages,
+    repair_messages,
+    sanitize_messages,
+)
 from loopscope.guard.messages import format_of
 
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
@@ -169,6 +177,40 @@ def test_bedrock_results_are_in_one_message_and_stubs_say_error():
     assert is_stub_result(stub["toolResult"]["content"][0]["text"])
     assert result.messages[3] == user({"text": "so?"})
     assert kinds(result) == ["added_stub_result", "moved_result"]
+
+
+def test_bedrock_results_may_stand_behind_text_of_their_message():
+    """No rule of Bedrock asks for results first; what is valid is sent as it is."""
+    messages = [
+        user({"text": "q"}),
+        assistant(bedrock_use("a"), bedrock_use("b")),
+        user({"text": "so:"}, bedrock_result("a"), {"text": "and:"}, bedrock_result("b")),
+        assistant({"text": "done"}),
+    ]
+    assert lint_messages(messages, "bedrock") == ()
+    assert sanitized(messages).repairs == ()
+    assert sanitized(messages, provider="bedrock").repairs == ()
+    assert repair_messages(messages).repairs == ()
+    half = [*messages[:2], user({"text": "so:"}, bedrock_result("b")), messages[3]]
+    b, stub, text = sanitized(half).messages[2]["content"]
+    assert (b, text) == (bedrock_result("b"), {"text": "so:"})
+    assert stub["toolResult"]["toolUseId"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("messages", "where"),
+    [
+        ([assistant(use("a")), user(said("x"), tool_result("a"))], "stood behind other content of its message"),
+        ([assistant(use("a")), user(said("x")), user(tool_result("a"))], "stood behind another message"),
+        ([user(tool_result("a")), assistant(use("a"))], "stood before its call"),
+        ([A("a"), U(), T("a")], "stood behind another message"),
+        ([T("a"), A("a")], "stood before its call"),
+    ],
+)
+def test_a_moved_result_says_where_it_stood(messages: list[Any], where: str):
+    (repair,) = sanitized([U(), *messages]).repairs
+    assert repair.kind == "moved_result"
+    assert repair.detail == f'moved this result of "f" behind its call: it {where}'
 
 
 def test_bedrock_what_the_provider_runs_itself_is_left_alone():

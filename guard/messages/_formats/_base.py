@@ -200,6 +200,7 @@ class Format:
     """Where results belong: each as a message of its own behind the turn ("after"), all of a turn in one
     user message behind it ("grouped"), anywhere behind their call ("anywhere")."""
     mixes: ClassVar[bool] = True  # grouped: results may share their message with other blocks
+    results_first: ClassVar[bool] = False  # grouped: they come before those
     positional: ClassVar[bool] = False  # calls need no ids; results go by position and name
     unique_items: ClassVar[bool] = False  # a message with an id of its own may stand there only once
     wire_roles: ClassVar[frozenset[str]]  # other roles are refused

@@ -27,6 +27,7 @@ __all__ = ["Anthropic"]
 class Anthropic(Format):
     name = "anthropic"
     placement = "grouped"
+    results_first = True
     wire_roles = frozenset({"user", "assistant", "system", "developer"})
     name_limit = 128
 
