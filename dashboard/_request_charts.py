@@ -45,7 +45,7 @@ def class_bars(by_class: Mapping[str, ClassCounts]) -> go.Figure:
 
 
 def _by_verdict(name: str, counts: ClassCounts) -> dict[str, int]:
-    if name == "other":
+    if name in ("other", "cancelled"):
         return {"not_judged": counts.failed}
     return {
         verdict: number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,15 +11,20 @@ import streamlit as st
 from ..replay import BrokenRequest, Cause, JudgedRequest, ProviderRisk
 from . import _ui
 from ._request import open_request
-from ._request_words import class_name, mark_of, provider_name, repair_name
+from ._request_words import came_before, class_name, mark_of, provider_name, repair_name
 from ._text import plain
 from ._units import when
 
-__all__ = ["broken", "causes", "requests", "risks"]
+__all__ = ["TALL", "broken", "causes", "requests", "risks"]
 
 _Place = tuple[str | None, str | None, str | None]  # trace id, span id, rules to show it by
 
 _TEXT = st.column_config.TextColumn
+_VERDICT = 130
+TALL = 66
+"""Height in pixels of rows in which texts wrap; up to 64 Streamlit leaves them in one line."""
+_ONE_LINE = 31
+"""Characters of the text that matters most that fit into one line."""
 _NUMBER = st.column_config.NumberColumn
 
 
@@ -32,7 +37,13 @@ def _or_none(text: str | None, limit: int = 120) -> str | None:
 
 
 def _opening(
-    rows: pd.DataFrame, places: Sequence[_Place], *, key: str, alt: str, columns: dict[str, Any]
+    rows: pd.DataFrame,
+    places: Sequence[_Place],
+    *,
+    key: str,
+    alt: str,
+    columns: dict[str, Any],
+    row_height: int | None = None,
 ) -> None:
     """A table in which each row opens a request."""
     rows.insert(0, "open", ["Open" if trace and span else "" for trace, span, _ in places])
@@ -50,7 +61,8 @@ def _opening(
         key=key,
         alt=alt,
         columns={"open": button, **columns},
-        height="content" if len(rows) <= 12 else "auto",
+        height="content" if len(rows) <= 12 else "auto" if row_height is None else 8 * row_height,
+        row_height=row_height,
     )
     _go(st.session_state.pop("_open_request", None), open_request)
 
@@ -64,10 +76,10 @@ def causes(found: Sequence[Cause]) -> None:
     """Broken histories, a line each."""
     rows = pd.DataFrame(
         {
+            "before": [came_before(one) for one in found],
             "verdict": [_verdict(one.verdict) for one in found],
             "requests": [one.requests for one in found],
             "class": [class_name(one.error_class) for one in found],
-            "before": [plain(one.before, 400) for one in found],
             "agent": [_or_none(one.agent_name or one.service_name) for one in found],
             "provider": [_or_none(one.provider) for one in found],
             "model": [_or_none(one.model) for one in found],
@@ -81,11 +93,12 @@ def causes(found: Sequence[Cause]) -> None:
         [(one.first_trace_id, one.first_span_id, None) for one in found],
         key="causes",
         alt="Causes: one broken history a line",
+        row_height=_height(rows["before"]),
         columns={
-            "verdict": _TEXT("Verdict", width=_wide(found), help="On its first request"),
+            "before": _TEXT("What came just before it", width=190),
+            "verdict": _TEXT("Verdict", width=_VERDICT, help="On its first request"),
             "requests": _NUMBER("Requests", width=75, help="Retries and later requests that carried it on"),
             "class": _TEXT("Refused over", width=155),
-            "before": _TEXT("What came just before it", width=430),
             "agent": _TEXT("Agent", width=120),
             "provider": _TEXT("Provider", width=90),
             "model": _TEXT("Model", width=120),
@@ -100,11 +113,11 @@ def requests(found: Sequence[JudgedRequest]) -> None:
     """Failed requests, a line each."""
     rows = pd.DataFrame(
         {
-            "when": [when(one.start_ns) for one in found],
-            "verdict": [_verdict(one.verdict) for one in found],
             "class": [class_name(one.error_class) for one in found],
-            "status": [str(one.http_status) if one.http_status else None for one in found],
+            "verdict": [_verdict(one.verdict) for one in found],
             "repairs": [", ".join(map(repair_name, one.repairs)) or None for one in found],
+            "when": [when(one.start_ns) for one in found],
+            "status": [str(one.http_status) if one.http_status else None for one in found],
             "text": [_or_none(one.error_text or one.error_type, 300) for one in found],
             "agent": [_or_none(one.agent_name or one.service_name) for one in found],
             "provider": [_or_none(one.provider) for one in found],
@@ -118,12 +131,13 @@ def requests(found: Sequence[JudgedRequest]) -> None:
         [(one.trace_id, one.span_id, None) for one in found],
         key="failed_requests",
         alt="Failed requests",
+        row_height=_height(rows["repairs"]),
         columns={
-            "when": _when("When (UTC)"),
-            "verdict": _TEXT("Verdict", width=_wide(found)),
             "class": _TEXT("Refused over", width=155),
+            "verdict": _TEXT("Verdict", width=_VERDICT),
+            "repairs": _TEXT("Repair", width=200),
+            "when": _when("When (UTC)"),
             "status": _TEXT("Status", width=65),
-            "repairs": _TEXT("Repair", width=190),
             "text": _TEXT("What the provider said", width=330),
             "agent": _TEXT("Agent", width=120),
             "provider": _TEXT("Provider", width=90),
@@ -191,9 +205,9 @@ def broken(found: Sequence[BrokenRequest]) -> None:
     )
 
 
-def _wide(found: Sequence[Cause] | Sequence[JudgedRequest]) -> int:
-    """The longest verdict is rare."""
-    return 195 if any(one.verdict == "prevented_by_guard" for one in found) else 135
+def _height(texts: Iterable[object]) -> int | None:
+    """Rows are as high as the longest of these texts wants."""
+    return TALL if any(isinstance(text, str) and len(text) > _ONE_LINE for text in texts) else None
 
 
 def _verdict(verdict: str | None) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..guard.messages import PROVIDERS
-from ..replay import JudgedRequest, RequestCoverage, RequestTotals
+from ..replay import Cause, CauseEvent, JudgedRequest, RequestCoverage, RequestTotals
 from ._text import count, plain
 
 __all__ = [
     "REPAIR_NAMES",
     "REQUEST_MARKS",
     "RequestMark",
+    "came_before",
     "class_name",
     "covers",
     "mark_of",
@@ -107,6 +108,29 @@ def provider_name(name: str | None) -> str:
 def mark_of(verdict: str | None) -> RequestMark:
     """The mark of a verdict; None is not judged."""
     return REQUEST_MARKS[verdict if verdict in REQUEST_MARKS else "not_judged"]
+
+
+def came_before(cause: Cause) -> str:
+    """What came just before a broken history, short enough for a cell; `Cause.before` says it whole."""
+    if not cause.events:
+        return plain(cause.before.split(":")[0].rstrip("."), 80)
+    return "; ".join(_event(event, cause.call_id) for event in cause.events)
+
+
+def _event(event: CauseEvent, call_id: str | None) -> str:
+    if event.kind == "history_shrank":
+        return f"the history shrank from {event.before:,} to {event.after:,} messages"
+    if event.kind == "messages_repeated":
+        worth = "" if event.tokens is None else f" (about {event.tokens:,} tokens)"
+        return f"{count(event.messages or 0, 'message')} loaded twice{worth}"
+    if event.kind == "answer_reused_id":
+        return f"the answer re-used {'an id' if call_id is None else f'id {plain(call_id, 40)}'}"
+    return {
+        "interrupted": "cut by an interruption",
+        "other_provider": "went to another provider",
+        "other_model": "went to another model",
+        "other_agent": "went to another agent",
+    }.get(event.kind) or plain(event.detail, 80)
 
 
 # -- sentences ----------------------------------------------------------------------------------

@@ -198,8 +198,9 @@ def table(
     columns: dict[str, Any],
     total: int | None = None,
     height: int | str = "auto",
+    row_height: int | None = None,
 ) -> None:
-    """A table that says its cap: "rows 1 to 200 of 1,204"."""
+    """A table that says its cap: "rows 1 to 200 of 1,204". In rows higher than one line texts wrap."""
     known = {name: config for name, config in columns.items() if name in rows.columns}
     with st.container(key=f"{key}_table"):
         st.dataframe(
@@ -210,6 +211,7 @@ def table(
             column_config=known,
             column_order=list(known),
             height=height,  # pyright: ignore[reportArgumentType]
+            row_height=row_height,
             placeholder="—",
         )
     if total is not None and total > len(rows):

@@ -98,6 +98,8 @@ def _ended(seen: Overview) -> str:
 
 def _requests(now: Figures) -> str:
     text = f"of {count(now.requests, 'request')} to a model"
+    if now.cancelled_requests:
+        text += f"; {now.cancelled_requests:,} more cancelled"
     if now.preventable_requests is not None:
         text += f"; {now.preventable_requests:,} preventable"
     return text

@@ -203,7 +203,7 @@ def _failed(seen: RequestAnalysis) -> None:
         _ui.section(
             "Causes",
             "One broken history is refused again and again: a line each, newest first, and what came just "
-            "before it. Click Open to see the history before and after the repair.",
+            "before it, in short. Click Open to see it whole, and the history before and after the repair.",
         )
         rows = _ui.page_of(len(seen.causes), key="causes_page", what="causes", rows=_ROWS)
         _request_tables.causes(seen.causes[rows])

@@ -10,6 +10,7 @@ import re
 import pytest
 
 from loopscope.collector import import_paths
+from loopscope.dashboard._request_tables import TALL
 
 from .hostile import MARKS
 from .refusals import write_refusals
@@ -29,11 +30,11 @@ def refusals(serve, tmp_path_factory):
     return serve(folder / "refusals.duckdb"), places
 
 
-def open_row(tab, table: str, row: int = 0) -> None:
+def open_row(tab, table: str, row: int = 0, height: int = 35) -> None:
     """Click Open in a row of a table."""
     grid = tab.page.locator(f".st-key-{table}_table").get_by_test_id("stDataFrame")
     grid.locator("canvas").first.wait_for()
-    grid.click(position={"x": 32, "y": 50 + 33 * row})
+    grid.click(position={"x": 32, "y": 35 + height * row + height // 2})
     tab.page.wait_for_url(re.compile(r"request=[0-9a-f]+-[0-9a-f]+"))
     tab.page.locator(".st-key-facts").wait_for()
     tab.settled()
@@ -51,7 +52,7 @@ def test_a_cause_opens_under_a_link_of_its_own(refusals, visit):
     tab = visit(server)
     tab.open("requests")
     assert tab.sentence().startswith("9 of 13 requests were refused over tool calls and results")
-    open_row(tab, "causes", 6)
+    open_row(tab, "causes", 6, height=TALL)
     sentence = tab.sentence()
     assert sentence.startswith("Refused by OpenAI over: call id used twice")
     tab.says("3 requests with this fault")

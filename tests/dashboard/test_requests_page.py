@@ -19,6 +19,8 @@ from loopscope.dashboard._request import live_snippet
 from loopscope.guard import ErrorClass, GuardPolicy
 from loopscope.guard.messages import RepairKind
 from loopscope.replay import (
+    Cause,
+    CauseEvent,
     Filters,
     JudgedRequest,
     RequestAnalysis,
@@ -108,9 +110,32 @@ def test_the_page_shows_what_the_analysis_counts(refusals, visit) -> None:
 def test_a_cause_is_one_line_and_says_what_came_before(refusals, visit) -> None:
     app = visit(refusals[0])
     before = dict(zip(frame(app, "before"), frame(app, "requests"), strict=True))
-    assert before["The history shrank from 62 to 53 messages."] == 1
+    assert before["the history shrank from 62 to 53 messages"] == 1
     assert next(number for text, number in before.items() if "about 105 tokens" in text) == 3
-    assert any("Cut by an interruption" in text for text in before)
+    assert "cut by an interruption" in before
+    assert all(len(text) <= 80 for text in before)
+
+
+def test_the_longest_cells_of_what_came_before_are_short() -> None:
+    events = [
+        CauseEvent("history_shrank", "long", before=1000, after=900),
+        CauseEvent("messages_repeated", "long", messages=1, tokens=None),
+        CauseEvent("answer_reused_id", "long"),
+        CauseEvent("other_model", "long"),
+    ]
+    said = [_request_words.came_before(cause(event, call_id="call_<b>")) for event in events]
+    assert said == [
+        "the history shrank from 1,000 to 900 messages",
+        "1 message loaded twice",
+        "the answer re-used id call_<b>",
+        "went to another model",
+    ]
+    assert _request_words.came_before(cause(before="Not known: no messages.")) == "Not known"
+
+
+def cause(*events: CauseEvent, **more: Any) -> Cause:
+    values: dict[str, Any] = dict.fromkeys(Cause.__dataclass_fields__)
+    return Cause(**{**values, "events": events, **more})
 
 
 def test_requests_narrow_by_verdict(refusals, visit) -> None:
