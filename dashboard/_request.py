@@ -171,6 +171,7 @@ def _guarded(facts: RequestFacts) -> None:
         else "from loopscope.guard import DuplicateCallGuard, GuardPolicy\n\n"
         "guard = DuplicateCallGuard(GuardPolicy())",
         language="python",
+        wrap_lines=True,
     )
     st.page_link(
         "app_pages/tuning.py",
@@ -267,8 +268,8 @@ def live_snippet(history: RequestHistory) -> str:
         head += f'rules = provider_rules("{history.provider}").with_rules({named})\n'
         head = head.replace("\n\n", "\nfrom loopscope.guard.messages import Rule\n\n", 1)
     return (
-        f"{head}result = sanitize_messages(messages{', ' + use if use else ''})   # before each request\n"
-        "messages = result.messages   # result.repairs says what was changed"
+        f"{head}# Before each request. Send `send`; `messages` stays as it is.\n"
+        f"send = sanitize_messages(messages{', ' + use if use else ''}).messages"
     )
 
 
@@ -299,7 +300,7 @@ def _live(history: RequestHistory, span_id: str, provider: str | None) -> None:
 
 def _ways(history: RequestHistory, span_id: str, provider: str | None) -> None:
     _ui.section("Have it repaired live", "In the agent, on the copy of the history that is sent:")
-    st.code(live_snippet(history), language="python")
+    st.code(live_snippet(history), language="python", wrap_lines=True)
     proven = _proven(history)
     if proven:
         st.caption(
@@ -313,6 +314,7 @@ def _ways(history: RequestHistory, span_id: str, provider: str | None) -> None:
         f"loopscope requests --show {span_id}{by} --db {db}\n"
         f"loopscope sanitize history.json{known} --output repaired.json",
         language="bash",
+        wrap_lines=True,
     )
 
 

@@ -139,12 +139,16 @@ def _event(event: CauseEvent, call_id: str | None) -> str:
 def said(totals: RequestTotals, requests: Iterable[JudgedRequest]) -> str:
     """The answer to the page's question in one sentence."""
     everything = count(totals.requests, "request")
+    were = "was" if totals.cancelled == 1 else "were"
+    gone = f" {totals.cancelled:,} more {were} cancelled." if totals.cancelled else ""
     if not totals.failed:
+        if gone:
+            return f"None of {everything} to a model failed; {totals.cancelled:,} {were} cancelled."
         if totals.requests == 1:
             return "The one request to a model was answered."
         return f"All {everything} to a model were answered."
     if not totals.tool_related:
-        return f"{totals.failed:,} of {everything} failed, none of them over tool calls and results."
+        return f"{totals.failed:,} of {everything} failed, none of them over tool calls and results.{gone}"
     related = totals.tool_related
     histories = count(totals.causes, "broken history", "broken histories")
     text = (
@@ -152,7 +156,7 @@ def said(totals: RequestTotals, requests: Iterable[JudgedRequest]) -> str:
         f"results, from {histories}; {_outcome(totals, list(requests))}."
     )
     others = totals.failed - related
-    return text + (f" {others:,} more failed for other reasons." if others else "")
+    return text + (f" {others:,} more failed for other reasons." if others else "") + gone
 
 
 def _outcome(totals: RequestTotals, requests: list[JudgedRequest]) -> str:

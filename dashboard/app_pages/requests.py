@@ -117,7 +117,8 @@ def _figures(seen: RequestAnalysis) -> None:
         _ui.figure(
             "Failed",
             f"{totals.failed:,}",
-            note=f"{totals.failed / totals.requests:.1%} of all" if totals.failed else "none",
+            note=(f"{totals.failed / totals.requests:.1%} of all" if totals.failed else "none")
+            + (f"; {totals.cancelled:,} more cancelled" if totals.cancelled else ""),
         )
         _ui.figure(
             "About calls",

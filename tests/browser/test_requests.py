@@ -78,6 +78,9 @@ def test_a_history_stands_before_and_after(refusals, visit, width, scheme):
     else:
         assert abs(away["x"] - made["x"]) < 20
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    lines = tab.page.get_by_test_id("stCode").filter(has_text="sanitize").locator("pre")
+    expect(lines).to_have_count(2)
+    assert all(one.evaluate("pre => pre.scrollWidth <= pre.clientWidth") for one in lines.all())
     repaired, recorded = (json.loads(download(tab, label)) for label in ("Repaired history", "As recorded"))
     assert [one["role"] for one in recorded] == ["user", "assistant", "user", "tool"]
     assert [one["role"] for one in repaired] == ["user", "assistant", "tool", "tool", "user"]

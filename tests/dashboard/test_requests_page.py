@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -350,9 +351,10 @@ def values(messages: Any) -> list[Any]:
 
 
 def repaired_by(snippet: str, messages: list[Any]) -> list[Any]:
-    names: dict[str, Any] = {"messages": messages}
+    names: dict[str, Any] = {"messages": deepcopy(messages)}
     exec(snippet, names)  # our own lines: what a reader would paste
-    return names["messages"]
+    assert names["messages"] == messages  # the agent's own history
+    return names["send"]
 
 
 def test_the_lines_to_paste_make_the_repairs_that_are_shown(refusals) -> None:
