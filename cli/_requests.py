@@ -226,16 +226,20 @@ def _print_passed(result: Mapping[str, Any], out: Any) -> None:
 
 
 def _sentence(totals: Mapping[str, Any]) -> str:
-    if not totals["failed"]:
+    if not totals["failed"] and not totals["cancelled"]:
         return f"All {totals['requests']:,} recorded requests were answered."
+    if not totals["failed"]:
+        return f"None of {totals['requests']:,} requests failed, {totals['cancelled']:,} were cancelled."
     text = f"{totals['failed']:,} of {totals['requests']:,} requests failed"
-    if not totals["tool_related"]:
-        return f"{text}, none of them over tool calls and results."
     causes = totals["causes"]
-    return (
-        f"{text}, {totals['tool_related']:,} of them over tool calls and results "
-        f"({causes:,} cause{'' if causes == 1 else 's'})."
-    )
+    if not totals["tool_related"]:
+        text += ", none of them over tool calls and results"
+    else:
+        text += (
+            f", {totals['tool_related']:,} of them over tool calls and results "
+            f"({causes:,} cause{'' if causes == 1 else 's'})"
+        )
+    return f"{text}; {totals['cancelled']:,} more were cancelled." if totals["cancelled"] else f"{text}."
 
 
 def _say_rest(listed: int, known: int) -> None:

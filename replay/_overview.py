@@ -89,7 +89,8 @@ def _figures(
         runs_looping=len({one.run_id for one in _loops(incidents)}),
         repeated_calls=calls["repeated_calls"],
         requests=sum(row["requests"] for row in requests),
-        failed_requests=sum(row["failed"] for row in requests),
+        failed_requests=sum(row["failed"] for row in requests) - judged.cancelled,
+        cancelled_requests=judged.cancelled,
         preventable_requests=judged.prevented + judged.prevented_by_guard,
     )
     return figures, calls["first_ns"], calls["last_ns"]

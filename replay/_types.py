@@ -254,7 +254,8 @@ class Figures:
     runs_looping: int = 0  # runs with an incident of a kind other than twins
     repeated_calls: int = 0  # counted calls that brought the same result again (count ≥ 2)
     requests: int = 0
-    failed_requests: int = 0
+    failed_requests: int = 0  # without those that were cancelled
+    cancelled_requests: int = 0
     preventable_requests: int | None = None  # by the sanitizer or by the guard; None: not judged
 
 
@@ -393,10 +394,11 @@ class FailedRequests:
     """Failed LLM requests, newest first."""
 
     requests: int  # all requests under the filter
-    failed: int
+    failed: int  # without those that were cancelled
     without_messages: int  # failed requests whose messages were not recorded
     by_status: Mapping[str, int] = field(default_factory=dict)  # "400" → n; "none" without a status
-    rows: tuple[FailedRequest, ...] = ()
+    rows: tuple[FailedRequest, ...] = ()  # cancelled ones too, their `error_class` is `cancelled`
+    cancelled: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict."""

@@ -11,6 +11,7 @@ from ...collector.dialects import content_hint
 from ...guard.messages._words import ErrorClass
 from .._filters import ALL, Filters, request_filter
 from .._sql import filtered, rows
+from ._cancelled import CANCELLED
 from ._causes import Failure, Groups, causes_of
 from ._failed import failures_of, refused_row, resolve_rules
 from ._passed import check_passed
@@ -84,7 +85,7 @@ def _failed(
     counts: dict[str, Counter[str]] = {}
     repairs: Counter[str] = Counter()
     groups = Groups()
-    newest: deque[tuple[dict[str, Any], ErrorClass, Failure | None]] = deque(maxlen=limit)
+    newest: deque[tuple[dict[str, Any], str, Failure | None]] = deque(maxlen=limit)
     for row, error_class, failure in failures_of(con, kept, policy, filters):
         count = counts.setdefault(str(error_class), Counter())
         count["failed"] += 1
@@ -104,10 +105,12 @@ def _failed(
         name: ClassCounts(**count)
         for name, count in sorted(counts.items(), key=lambda item: (-item[1]["failed"], item[0]))
     }
-    judged_classes = [found for name, found in by_class.items() if name != ErrorClass.OTHER]
+    judged_classes = [found for name, found in by_class.items() if name not in (ErrorClass.OTHER, CANCELLED)]
+    cancelled = by_class[CANCELLED].failed if CANCELLED in by_class else 0
     totals = RequestTotals(
         requests=coverage.requests,
-        failed=failed,
+        failed=failed - cancelled,
+        cancelled=cancelled,
         tool_related=sum(found.failed for found in judged_classes),
         **{name: sum(getattr(found, name) for found in judged_classes) for name in _VERDICTS},
         prevented_by_dedup=sum(found.prevented_by_dedup for found in judged_classes),
@@ -126,7 +129,7 @@ def _failed(
     )
 
 
-def _rows(newest: deque[tuple[dict[str, Any], ErrorClass, Failure | None]]) -> list[JudgedRequest]:
+def _rows(newest: deque[tuple[dict[str, Any], str, Failure | None]]) -> list[JudgedRequest]:
     return [refused_row(failure, row, error_class) for row, error_class, failure in reversed(newest)]
 
 

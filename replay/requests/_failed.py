@@ -14,6 +14,7 @@ from ...guard.messages._words import ErrorClass
 from .._engine import call_verdicts
 from .._filters import Filters, request_filter
 from .._sql import filtered
+from ._cancelled import CANCELLED, was_cancelled
 from ._causes import Failure
 from ._judge import Judgement, judge
 from ._state import Kept
@@ -69,8 +70,11 @@ def read_refusal(row: dict[str, Any]) -> ProviderError:
 
 def failures_of(
     con: duckdb.DuckDBPyConnection, kept: Kept, policy: GuardPolicy, filters: Filters
-) -> Iterator[tuple[dict[str, Any], ErrorClass, Failure | None]]:
-    """Each failed request, oldest first, with its class; and its judgement where the class is judged."""
+) -> Iterator[tuple[dict[str, Any], str, Failure | None]]:
+    """Each failed request, oldest first, with its class; and its judgement where the class is judged.
+
+    The class of one that was cancelled is `CANCELLED`.
+    """
     condition, params = request_filter(filters, "q")
     cursor = con.cursor()  # messages are asked for while the requests are still being read
     try:
@@ -85,14 +89,14 @@ def failures_of(
 
 def one_failure(
     con: duckdb.DuckDBPyConnection, kept: Kept, policy: GuardPolicy, row: dict[str, Any]
-) -> Failure | None:
-    """One failed request of sql/request_failures.sql, judged."""
-    return next(_judged(con, kept, policy, [row]))[2]
+) -> tuple[str, Failure | None]:
+    """One failed request of sql/request_failures.sql: its class, and its judgement where that is judged."""
+    return next(_judged(con, kept, policy, [row]))[1:]
 
 
 def _judged(
     con: duckdb.DuckDBPyConnection, kept: Kept, policy: GuardPolicy, rows: Sequence[dict[str, Any]]
-) -> Iterator[tuple[dict[str, Any], ErrorClass, Failure | None]]:
+) -> Iterator[tuple[dict[str, Any], str, Failure | None]]:
     refusals = [read_refusal(row) for row in rows]
     related = [
         (row, refusal)
@@ -104,7 +108,7 @@ def _judged(
     stepped_in = _guarded(con, policy, [row for row, refusal in related if _is_loop(refusal)])
     for row, refusal in zip(rows, refusals, strict=True):
         if refusal.error_class is ErrorClass.OTHER:
-            yield row, refusal.error_class, None
+            yield row, CANCELLED if was_cancelled(row) else ErrorClass.OTHER, None
             continue
         rules = resolve_rules(row["provider"], row["model"]) or resolve_rules(refusal.provider, None)
         keys = None if row["input_parts"] is None else tuple(row["input_parts"])
@@ -206,7 +210,7 @@ def _guarded(
     return judged
 
 
-def refused_row(failure: Failure | None, row: dict[str, Any], error_class: ErrorClass) -> JudgedRequest:
+def refused_row(failure: Failure | None, row: dict[str, Any], error_class: str) -> JudgedRequest:
     """The row as it is given out."""
     parts = row["input_parts"]
     base = {name: value for name, value in row.items() if name not in ("input_parts", "error_class")}

@@ -13,13 +13,20 @@ from ...guard.messages._model import Block, Call, Message, Other, Result
 from ...guard.messages._provider_names import provider_rules
 from ...guard.messages._providers import ProviderRules
 from ...guard.messages._types import Violation
-from ...guard.messages._words import ErrorClass
 from .._sql import rows, sql_text
+from ._causes import Failure
 from ._failed import TEXT_LIMIT, one_failure, refused_row, resolve_rules
 from ._histories import History, texts_of
 from ._judge import lint_history, repaired
 from ._state import kept_of
-from ._types import HistoryMessage, HistoryPart, HistoryRepair, HistoryViolation, RequestHistory
+from ._types import (
+    HistoryMessage,
+    HistoryPart,
+    HistoryRepair,
+    HistoryViolation,
+    JudgedRequest,
+    RequestHistory,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,11 +60,13 @@ def request_history(
     status = row.pop("status")
     kept, _ = kept_of(con)
     with kept.lock:
-        failure = one_failure(con, kept, policy or GuardPolicy(), row) if status == "error" else None
-        request = refused_row(None, row, ErrorClass.OTHER) if status == "error" else None
+        failure: Failure | None = None
+        request: JudgedRequest | None = None
+        if status == "error":
+            error_class, failure = one_failure(con, kept, policy or GuardPolicy(), row)
+            request = refused_row(failure, row, error_class)
         rules = resolve_rules(row["provider"], row["model"])
         if failure is not None:
-            request = refused_row(failure, row, failure.error_class)
             rules = failure.judgement.rules or rules or provider_rules(failure.provider)
         if provider is not None:
             rules = provider_rules(provider)

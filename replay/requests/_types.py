@@ -82,7 +82,8 @@ class RequestTotals:
     """Counts of requests. tool_related = prevented + prevented_by_guard + not_prevented + undetermined."""
 
     requests: int = 0
-    failed: int = 0
+    failed: int = 0  # without those that were cancelled
+    cancelled: int = 0  # ended with an error that says that whoever asked did not wait for the answer
     tool_related: int = 0  # failed, with an error class about calls and results
     prevented: int = 0  # by the sanitizer
     prevented_by_dedup: int = 0  # … of these: by dropping a doubled call or result alone
@@ -96,7 +97,7 @@ class RequestTotals:
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """Failed requests of one error class."""
+    """Failed requests of one error class; `failed` of class `cancelled` were cancelled."""
 
     failed: int = 0
     prevented: int = 0
@@ -120,7 +121,7 @@ class ProviderRisk:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRequest:
-    """A failed LLM request about calls and results, judged (`verdict` None: class `other`, never judged)."""
+    """A failed LLM request, judged (`verdict` None: class `other` or `cancelled`, never judged)."""
 
     trace_id: str
     span_id: str
@@ -214,7 +215,7 @@ class RequestAnalysis:
     filters: Filters
     coverage: RequestCoverage
     totals: RequestTotals
-    by_class: Mapping[str, ClassCounts]  # most failed first; `other` included
+    by_class: Mapping[str, ClassCounts]  # most failed first; with `other` and `cancelled`
     by_repair: Mapping[str, int]  # prevented requests by kind of repair; a request counts once in each kind
     by_provider: tuple[ProviderRisk, ...]  # latent, most requests first; empty where it was not asked for
     causes: tuple[Cause, ...]  # newest first, bounded

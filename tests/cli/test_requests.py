@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from loopscope.cli._requests import _sentence
+
 
 @pytest.fixture
 def result(run, samples_db):
@@ -73,3 +75,17 @@ def test_what_is_not_there_is_one_line(run, samples_db):
 def test_a_provider_whose_rules_are_not_known_is_refused(run, samples_db):
     done = run("requests", "--db", samples_db, "--provider", "nosuch")
     assert (done.code, "no rules are known" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ((5, 0, 0, 0, 0), "All 5 recorded requests were answered."),
+        ((5, 0, 2, 0, 0), "None of 5 requests failed, 2 were cancelled."),
+        ((20, 2, 18, 0, 0), "2 of 20 requests failed, none of them over tool calls and results; 18 more"),
+        ((9, 2, 0, 1, 1), "2 of 9 requests failed, 1 of them over tool calls and results (1 cause)."),
+    ],
+)
+def test_the_sentence_of_the_command(figures: tuple[int, ...], said: str) -> None:
+    keys = ("requests", "failed", "cancelled", "tool_related", "causes")
+    assert _sentence(dict(zip(keys, figures, strict=True))).startswith(said)
