@@ -13,20 +13,21 @@ import streamlit as st
 
 from ..guard import GuardPolicy, NotFoundError, provider_rules
 from ..guard.messages import PROVIDERS
-from ..replay import Cause, HistoryMessage, RequestAnalysis, RequestHistory
+from ..replay import Cause, Filters, HistoryMessage, RequestAnalysis, RequestHistory
 from . import _data, _history, _policy, _ui
 from ._queries import RequestFacts
 from ._request_words import class_name, mark_of, provider_name
 from ._text import count, cut, plain
 from ._units import duration, instant, tokens
 
-__all__ = ["PARAMETER", "RULES", "address", "draw", "live_snippet", "open_request"]
+__all__ = ["PARAMETER", "RULES", "address", "draw", "follow", "live_snippet", "open_request"]
 
 PARAMETER = "request"
 """The URL parameter that names the open request: trace id-span id."""
 RULES = "rules"
 """The URL parameter that names the provider whose rules it is shown by."""
 
+_NEXT = "_open_request"
 _OWN = "own"
 _FAMILIES = [name for name, rules in PROVIDERS.items() if rules.family == name]
 _WHOLE = 50_000_000  # characters and messages of a download: all of it
@@ -38,27 +39,36 @@ def address(trace_id: str, span_id: str) -> str:
 
 
 def open_request(trace_id: str, span_id: str, rules: str | None = None) -> None:
-    """Go to one request under its own URL."""
+    """Have the next `follow` go to a request under its own URL; for callbacks."""
     where = {PARAMETER: address(trace_id, span_id)}
     if rules in _FAMILIES:
         where[RULES] = str(rules)
-    st.switch_page("app_pages/requests.py", query_params=where)
+    st.session_state[_NEXT] = where
 
 
-def draw(key: str, policy: GuardPolicy, seen: RequestAnalysis) -> None:
+def follow() -> None:
+    """Go where `open_request` said. To be called before anything slow is drawn."""
+    where = st.session_state.pop(_NEXT, None)
+    if where:
+        st.switch_page("app_pages/requests.py", query_params=where)  # and to its top
+
+
+def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
     """The page of one request. Raises NotFoundError."""
+    _ui.back("All requests", PARAMETER, RULES)
     found = re.fullmatch(r"([0-9a-f]{1,64})-([0-9a-f]{1,32})", key)
     if not found:
         raise NotFoundError("no such request")
     trace_id, span_id = found.groups()
     named = st.query_params.get(RULES)
     provider = named if named in _FAMILIES else None
-    with _data.reader() as ask:
+    with st.spinner("Reading the history …"), _data.reader() as ask:
         history, facts = ask.request(trace_id, span_id, policy, provider)
-        ask.release()
-    _ui.back("All requests", PARAMETER, RULES)
     _ui.sentence(_said(history, facts, provider))
     _badges(history, facts)
+    with st.spinner("Looking for the cause …"), _data.reader() as ask:
+        seen = ask.refused(policy, filters)
+        ask.release()
     if history.request is not None:
         _refusal(history, _cause(seen, trace_id, span_id))
     if history.request is not None and history.request.verdict == "prevented_by_guard":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -51,7 +51,9 @@ def _opening(
     def clicked() -> None:
         click = st.session_state[f"{key}_open"]
         if click is not None and 0 <= click.row < len(places):
-            st.session_state["_open_request"] = places[click.row]
+            trace_id, span_id, rules = places[click.row]
+            if trace_id and span_id:
+                open_request(trace_id, span_id, rules)
 
     button = st.column_config.ButtonColumn(
         "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
@@ -64,12 +66,6 @@ def _opening(
         height="content" if len(rows) <= 12 else "auto" if row_height is None else 8 * row_height,
         row_height=row_height,
     )
-    _go(st.session_state.pop("_open_request", None), open_request)
-
-
-def _go(place: _Place | None, there: Callable[[str, str, str | None], None]) -> None:
-    if place is not None and place[0] and place[1]:
-        there(place[0], place[1], place[2])
 
 
 def causes(found: Sequence[Cause]) -> None:

@@ -36,6 +36,7 @@ _ROWS = 100
 
 
 def main() -> None:
+    _request.follow()
     key = st.query_params.get(_request.PARAMETER)
     if key:
         _one(key)
@@ -45,12 +46,10 @@ def main() -> None:
 
 def _one(key: str) -> None:
     with _data.reader() as ask:
-        seen = ask.refused(saved.policy, view.filters)
         try:
-            _request.draw(key, saved.policy, seen)
+            _request.draw(key, saved.policy, view.filters)
         except NotFoundError:
             ask.release()
-            _ui.back("All requests", _request.PARAMETER, _request.RULES)
             _ui.sentence("That request is not in this database.")
             st.caption(
                 "The link may belong to another database. The one in use stands at the foot of the sidebar."
@@ -273,6 +272,7 @@ def _passed(seen: RequestAnalysis, checked: RequestAnalysis | None, current: boo
 
 @_ui.guarded
 def _latent(passed: int, current: bool) -> None:
+    _request.follow()  # a table of this part was clicked
     state = _state()
     found: RequestAnalysis | None = state["found"]
     if state["drawn"] and not current:

@@ -287,6 +287,9 @@ def test_a_request_that_is_not_there_says_so(refusals, visit, request_) -> None:
     app = visit(refusals[0], request=request_)
     well(app)
     assert app.text[0].value == "That request is not in this database."
+    app.button(key="back").click().run()  # drawn before the request is looked for
+    well(app)
+    assert figures(app)["Failed"] == "10"
 
 
 def test_rules_that_nobody_has_are_ignored(refusals, visit) -> None:
