@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from ._options import Format, FormatOption
 from ._output import console, print_csv, print_json, print_note, print_table
 
 if TYPE_CHECKING:
+    from ..guard import ProviderRules, Repair, SanitizeResult
     from ..guard.messages import MessageFormat
 
 __all__ = ["known_provider", "lint", "sanitize"]
@@ -45,6 +46,12 @@ MessageFormatOption = Annotated[
 Pending = Annotated[
     list[str] | None,
     typer.Option("--pending", metavar="ID", help="A call that still runs: it needs no result. Repeatable."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="The model that it goes to: some rules differ by model, behind a gateway it tells whose hold."
+    ),
 ]
 
 
@@ -77,11 +84,16 @@ def sanitize(
     provider: Annotated[
         str | None, typer.Option(help="Also repair what only this provider refuses, e.g. deepseek.")
     ] = None,
+    model: Model = None,
     message_format: MessageFormatOption = None,
     pending: Pending = None,
     reload: Annotated[
         bool,
-        typer.Option("--reload", help="Repair a saved session: also merge turns and drop unanswered calls."),
+        typer.Option(
+            "--reload",
+            help="Repair a saved session: also merge turns and drop unanswered calls. With --provider or "
+            "--model what comes of that is sanitized for it.",
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the repaired history here.")
@@ -89,21 +101,20 @@ def sanitize(
     report: Annotated[
         bool, typer.Option("--report", help="Print the list of repairs in place of the history.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 where a repair is needed.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Exit with 1 where a repair is needed. Prints no history; -o still writes it."
+        ),
+    ] = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Repair a message history: pair calls with results, drop doubles, mend what a provider would refuse.
 
     Prints the repaired history in the shape in which it came, and says on stderr what was changed.
     """
-    from .. import guard
-
     known_format = _known_format(message_format)
-    known_provider(provider)
-    if reload and provider:
-        raise LoopscopeError(
-            "--reload and --provider: one at a time; repair the session first, then sanitize what came out"
-        )
+    known_provider(provider, model)
     rows: list[dict[str, Any]] = []
     documents: list[Any] = []
     lines = flat = False
@@ -111,15 +122,13 @@ def sanitize(
     for history in _histories(source):
         lines = lines or history.line is not None
         options: dict[str, Any] = {"format": known_format}
-        if not reload:
-            options["provider"] = provider
         if pending:
             options["pending_call_ids"] = tuple(pending)
         if history.previous_response_id:
             options["previous_response_id"] = history.previous_response_id
-        repair = guard.repair_messages if reload else guard.sanitize_messages
         try:
-            done = repair(history.messages, **options)
+            rules = _rules_of(history, provider, model, known_format)
+            done, repairs = _repaired(history.messages, reload, rules, options)
         except ValueError as error:
             raise LoopscopeError(f"{_where(source, history)}: {error}") from None
         if history.spread:
@@ -127,9 +136,9 @@ def sanitize(
         else:
             documents.append(history.with_messages(done.messages))
         flat = flat or history.spread or history.flat
-        if not provider:
+        if rules is None:
             still |= _still_refused(done.messages, known_format, options)
-        for one in done.repairs:
+        for one in repairs:
             rows.append(
                 {
                     "line": history.line,
@@ -149,11 +158,10 @@ def sanitize(
             print_note(f"{place}message {row['message']}: {row['repair']}: {row['detail']}")
         if not rows:
             print_note("nothing to repair")
-        if output is None:
+        if output is None and not check:
             sys.stdout.write(_dumped(documents, lines or flat))
     for name in sorted(still):
-        then = f"then sanitize what came out with --provider {name}" if reload else f"give --provider {name}"
-        print_note(f"{name} would still refuse this: {then}")
+        print_note(f"{name} would still refuse this: give --provider {name}")
     if check and rows:
         raise typer.Exit(1)
 
@@ -162,8 +170,11 @@ def lint(
     source: Source,
     provider: Annotated[
         str | None,
-        typer.Option(help="The provider that the history goes to. Not given: every one of its format."),
+        typer.Option(
+            help="The provider that the history goes to. Not given: the model's, else all of its format."
+        ),
     ] = None,
+    model: Model = None,
     message_format: MessageFormatOption = None,
     pending: Pending = None,
     format: FormatOption = Format.TABLE,
@@ -175,18 +186,21 @@ def lint(
     from .. import guard
 
     known_format = _known_format(message_format)
-    known_provider(provider)
+    known_provider(provider, model)
     rows: list[dict[str, Any]] = []
     lines = False
     for history in _histories(source):
         lines = lines or history.line is not None
         try:
             named = known_format or guard.detect_format(history.messages)
-            asked = [provider] if provider else _providers_of(named)
-            for name in asked:
+            rules = _rules_of(history, provider, model, named)
+            asked = guard.PROVIDERS if rules is None else {provider or rules.name: rules}
+            for name in sorted(asked):
+                if rules is None and named not in asked[name].formats:
+                    continue
                 for one in guard.lint_messages(
                     history.messages,
-                    name,
+                    asked[name],
                     named,
                     pending_call_ids=tuple(pending or ()),
                     previous_response_id=history.previous_response_id,
@@ -204,10 +218,44 @@ def lint(
                     )
         except ValueError as error:
             raise LoopscopeError(f"{_where(source, history)}: {error}") from None
-    who = f"of {provider}" if provider else "of any provider of this format"
+    who = f"of {provider or model}" if provider or model else "of any provider of this format"
     _print_findings(_merged(rows), "violations", lines, format, f"Clean: breaks no known rule {who}.")
     if rows:
         raise typer.Exit(1)
+
+
+def _rules_of(
+    history: _History, provider: str | None, model: str | None, form: MessageFormat | None
+) -> ProviderRules | None:
+    """Whose rules hold for a history; None where neither provider nor model is given."""
+    from .. import guard
+
+    if not provider and not model:
+        return None
+    return guard.provider_rules(provider, model=model, format=form or guard.detect_format(history.messages))
+
+
+def _repaired(
+    messages: list[Any], reload: bool, rules: ProviderRules | None, options: dict[str, Any]
+) -> tuple[SanitizeResult, list[Repair]]:
+    """The repaired history, and the repairs at their messages of the input."""
+    from .. import guard
+
+    if not reload:
+        done = guard.sanitize_messages(messages, provider=rules, **options)
+        return done, list(done.repairs)
+    loaded = guard.repair_messages(messages, **options)
+    if rules is None:
+        return loaded, list(loaded.repairs)
+    done = guard.sanitize_messages(loaded.messages, provider=rules, **{**options, "format": loaded.format})
+    places: list[int] = []  # of the loaded messages, in the input; one that was made stands at that before it
+    for at, origin in enumerate(loaded.origins):
+        place = min(loaded.sources[at], default=None) if loaded.sources else origin
+        places.append(place if place is not None else places[-1] if places else 0)
+    return done, [
+        *loaded.repairs,
+        *(replace(one, message_index=places[one.message_index]) for one in done.repairs),
+    ]
 
 
 def _still_refused(
@@ -218,7 +266,7 @@ def _still_refused(
 
     named = known_format or guard.detect_format(messages)
     maker = _MAKERS.get(named, named)
-    given = {key: value for key, value in options.items() if key not in ("format", "provider")}
+    given = {key: value for key, value in options.items() if key != "format"}
     return {maker} if guard.lint_messages(messages, maker, named, **given) else set()
 
 
@@ -408,17 +456,14 @@ def _known_format(name: str | None) -> MessageFormat | None:
     return None
 
 
-def known_provider(name: str | None) -> None:
-    """LoopscopeError for a name given as --provider whose rules are not known."""
+def known_provider(name: str | None, model: str | None = None) -> None:
+    """LoopscopeError for names given as --provider and --model whose rules are not known."""
     from ..guard import PROVIDERS, provider_rules
 
-    if name is not None and provider_rules(name) is None:
-        raise LoopscopeError(
-            f"--provider {name!r}: no rules are known; choose one of {', '.join(sorted(PROVIDERS))}"
-        )
-
-
-def _providers_of(message_format: MessageFormat) -> list[str]:
-    from ..guard import PROVIDERS
-
-    return sorted(name for name, rules in PROVIDERS.items() if message_format in rules.formats)
+    if (name is None and model is None) or provider_rules(name, model=model) is not None:
+        return
+    known = ", ".join(sorted(PROVIDERS))
+    if name is None:
+        raise LoopscopeError(f"--model {model!r}: its provider is not known; give --provider, one of {known}")
+    gateway = "" if model else "; behind a gateway give --model, too"
+    raise LoopscopeError(f"--provider {name!r}: no rules are known; choose one of {known}{gateway}")

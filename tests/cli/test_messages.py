@@ -72,7 +72,14 @@ def test_standard_input_and_an_output_file(run, tmp_path, monkeypatch):
 
 def test_check_says_by_exit_code_whether_a_repair_is_needed(run, file):
     assert run("sanitize", file(GOOD), "--check").code == 0
-    assert run("sanitize", file(DOUBLED), "--check").code == 1
+    done = run("sanitize", file(DOUBLED), "--check")
+    assert (done.code, done.out) == (1, "")
+    assert "message 3: dropped_duplicate_result" in done.err
+
+
+def test_check_still_writes_the_file_that_was_asked_for(run, file, tmp_path):
+    assert run("sanitize", file(DOUBLED), "--check", "-o", tmp_path / "out.json").code == 1
+    assert json.loads((tmp_path / "out.json").read_text()) == GOOD
 
 
 def test_a_pending_call_gets_no_stub(run, file):
@@ -89,6 +96,63 @@ def test_reload_prunes_what_nothing_answered(run, file):
         {"role": "user", "content": "more"},
     ]
     assert "dropped_unpaired_call" in done.err
+
+
+def test_reload_for_a_provider_does_both_and_counts_in_the_input(run, file):
+    """The repair merges and drops messages; ids of what is left are for the provider to refuse."""
+    history = [
+        {"role": "user", "content": "q"},
+        {"role": "user", "content": "and?"},
+        {"role": "assistant", "content": "so", "tool_calls": [{**CALL, "id": "gone"}]},
+        {"role": "user", "content": "again"},
+        *GOOD[1:],
+        {"role": "assistant", "content": "done"},
+    ]
+    args = (file(history), "--reload", "--provider", "mistral")
+    repairs = json.loads(run("sanitize", *args, "--report", "--format", "json").out)["repairs"]
+    assert [(row["message"], row["repair"]) for row in repairs] == [
+        (1, "merged_messages"),
+        (2, "dropped_unpaired_call"),
+        (4, "rewrote_id"),
+    ]
+    done = run("sanitize", *args)
+    sent = json.loads(done.out)
+    assert [message["role"] for message in sent] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert sent[3]["tool_calls"][0]["id"] == sent[4]["tool_call_id"] != "k"
+    assert "would still refuse" not in done.err
+    assert run("lint", file(sent, "sent.json"), "--provider", "mistral").code == 0
+
+
+def test_rules_go_by_the_model(run, file):
+    history = [*GOOD, {"role": "assistant", "content": "done"}]
+    by_name = run("lint", file(history), "--provider", "mistral", "--format", "json")
+    for names in (
+        ("--model", "mistral-large-latest"),
+        ("--provider", "openrouter", "--model", "mistralai/m"),
+    ):
+        done = run("lint", file(history), *names, "--format", "json")
+        assert done.code == by_name.code == 1
+        (row,) = json.loads(done.out)["violations"]
+        assert row["class"] == "id_format"
+        done = run("sanitize", file(history), *names, "--report", "--format", "json")
+        assert [one["repair"] for one in json.loads(done.out)["repairs"]] == ["rewrote_id"]
+    assert run("lint", file(history), "--model", "gpt-4o").code == 0
+
+
+def test_a_rule_that_only_some_models_of_a_provider_have(run, file):
+    """Whether roles must alternate is a matter of the chat template."""
+    history = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    args = ("--provider", "llama.cpp", "--format", "json")
+    refused = run("lint", file(history), *args, "--model", "mistralai/Mistral-7B-Instruct-v0.2")
+    assert [row["class"] for row in json.loads(refused.out)["violations"]] == ["role_order"]
+    assert run("lint", file(history), *args, "--model", "Qwen/Qwen3-8B").code == 0
 
 
 def test_a_provider_of_its_own_rules(run, file):
@@ -128,7 +192,8 @@ def test_lint_of_every_provider_names_those_that_refuse(run, file):
             "--provider 'nobody': no rules are known; choose one of",
         ),
         (("sanitize", "{good}", "--message-format", "xml"), "choose one of openai-chat"),
-        (("sanitize", "{good}", "--reload", "--provider", "openai"), "one at a time"),
+        (("sanitize", "{good}", "--model", "what"), "--model 'what': its provider is not known"),
+        (("lint", "{good}", "--provider", "openrouter"), "behind a gateway give --model, too"),
     ],
 )
 def test_bad_input_is_one_line(run, file, args, says):
@@ -172,7 +237,7 @@ def test_sanitize_says_what_the_maker_of_the_format_still_refuses(run, file):
     done = run("sanitize", file(_reused_id()))
     assert done.err.splitlines()[-1] == "anthropic would still refuse this: give --provider anthropic"
     done = run("sanitize", file(_reused_id()), "--reload")
-    assert done.err.endswith("then sanitize what came out with --provider anthropic\n")
+    assert done.err.splitlines()[-1] == "anthropic would still refuse this: give --provider anthropic"
     assert "still" not in run("sanitize", file(_reused_id()), "--provider", "anthropic").err
 
 
