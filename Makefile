@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 PORT   ?= 8501
 OTLP_PORT ?= 4318
+OTLP_GRPC_PORT ?= 4317
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -36,7 +37,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 setup: $(VENV)/.dev
 
 demo: $(VENV)/.demo
-	$(BIN)/loopscope demo --port $(PORT) --otlp-http-port $(OTLP_PORT)
+	$(BIN)/loopscope demo --port $(PORT) --otlp-http-port $(OTLP_PORT) --otlp-grpc-port $(OTLP_GRPC_PORT)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadfile

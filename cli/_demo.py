@@ -9,7 +9,7 @@ import typer
 
 from ._import import import_and_show
 from ._output import console
-from ._serve import Host, Port, ReceiverPort, free, run
+from ._serve import GrpcPort, Host, Port, ReceiverPort, free, run
 
 __all__ = ["demo"]
 
@@ -19,16 +19,22 @@ def demo(
     host: Host = "127.0.0.1",
     port: Port = 8501,
     otlp_http_port: ReceiverPort = 4318,
+    otlp_grpc_port: GrpcPort = 4317,
 ) -> None:
     """Import the sample traces into a database of their own and open the dashboard on it."""
     from ..sample_traces import files
 
-    if not free(host, otlp_http_port):
-        # A Collector or another viewer often has 4318, and the demo needs no receiver of a known port.
-        console().print(f"Port {otlp_http_port} is taken; the receiver of this demo takes a free one.")
-        otlp_http_port = 0
-    grpc_port = 4317 if free(host, 4317) else None
+    http_port = _free_or_any(host, otlp_http_port, "OTLP/HTTP")
+    grpc_port = _free_or_any(host, otlp_grpc_port, "OTLP/gRPC") if otlp_grpc_port else None
     # Importing again changes nothing, so a second demo keeps what was labelled or sent to the first.
     import_and_show(db, files())
     console().print(f"The samples are in {db}. Stop with Ctrl-C; delete the file to start afresh.")
-    run(db, host=host, port=port, otlp_http_port=otlp_http_port, otlp_grpc_port=grpc_port, dashboard=True)
+    run(db, host=host, port=port, otlp_http_port=http_port, otlp_grpc_port=grpc_port, dashboard=True)
+
+
+def _free_or_any(host: str, port: int, what: str) -> int:
+    """The port, or 0 for a free one where another server has it: a demo needs no known port."""
+    if free(host, port):
+        return port
+    console().print(f"Port {port} is taken; the {what} receiver of this demo takes a free one.")
+    return 0
