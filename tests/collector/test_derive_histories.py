@@ -7,8 +7,8 @@ import random
 from typing import Any
 
 import pytest
-from conftest import corpus
 from derive_tools import chat, derive_file, span, tool
+from shared_corpus import corpus
 
 from loopscope.collector import derive_trace
 from loopscope.collector._records import LlmRequest, SpanRecord, ToolCall

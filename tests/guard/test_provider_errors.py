@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import corpus
 from hypothesis import given
 from hypothesis import strategies as st
+from shared_corpus import corpus
 
 from loopscope.guard import ErrorClass, classify_provider_error
 from loopscope.guard.messages._error_texts import compiled, error_texts
