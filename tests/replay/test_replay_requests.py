@@ -24,6 +24,10 @@ from request_rows import (
 from loopscope.guard import GuardPolicy
 from loopscope.replay import Filters
 
+NO_RESULT = (
+    "Error code: 400 - An assistant message with 'tool_calls' must be followed by tool messages responding "
+    "to each 'tool_call_id'."
+)
 USER = says("user", "where is my refund?")
 ROUND = [USER, asks("call_aaaa"), gives("call_aaaa")]
 
@@ -81,6 +85,7 @@ def test_an_orphan_is_dropped() -> None:
             "as recorded call and result stand together",
         ),
         ([USER], ORPHAN, "speaks of a result, but the recorded messages hold none"),
+        ([USER], NO_RESULT, "speaks of a call, but the recorded messages hold none"),
         ([USER, {"role": "assistant"}, gives("call_aaaa")], ORPHAN, "only the role was recorded"),
         (
             [USER, {"role": "assistant", "parts": []}, gives("call_aaaa")],
