@@ -12,45 +12,19 @@ import pandas as pd
 import streamlit as st
 
 from ..guard import GuardPolicy, NotFoundError, provider_rules
-from ..guard.messages import PROVIDERS
-from ..replay import Cause, Filters, HistoryMessage, RequestAnalysis, RequestHistory
-from . import _data, _history, _policy, _ui
+from ..replay import Filters, HistoryMessage, RequestAnalysis, RequestHistory
+from . import _data, _history, _policy, _request_tables, _ui
 from ._queries import RequestFacts
+from ._request_link import FAMILIES, PARAMETER, RULES
 from ._request_words import class_name, mark_of, provider_name
 from ._text import count, cut, plain
 from ._units import duration, instant, tokens
 
-__all__ = ["PARAMETER", "RULES", "address", "draw", "follow", "live_snippet", "open_request"]
+__all__ = ["draw", "live_snippet"]
 
-PARAMETER = "request"
-"""The URL parameter that names the open request: trace id-span id."""
-RULES = "rules"
-"""The URL parameter that names the provider whose rules it is shown by."""
-
-_NEXT = "_open_request"
 _OWN = "own"
-_FAMILIES = [name for name, rules in PROVIDERS.items() if rules.family == name]
+_SAME = 20  # other requests of a cause that are listed
 _WHOLE = 50_000_000  # characters and messages of a download: all of it
-
-
-def address(trace_id: str, span_id: str) -> str:
-    """The value of the URL parameter."""
-    return f"{trace_id}-{span_id}"
-
-
-def open_request(trace_id: str, span_id: str, rules: str | None = None) -> None:
-    """Have the next `follow` go to a request under its own URL; for callbacks."""
-    where = {PARAMETER: address(trace_id, span_id)}
-    if rules in _FAMILIES:
-        where[RULES] = str(rules)
-    st.session_state[_NEXT] = where
-
-
-def follow() -> None:
-    """Go where `open_request` said. To be called before anything slow is drawn."""
-    where = st.session_state.pop(_NEXT, None)
-    if where:
-        st.switch_page("app_pages/requests.py", query_params=where)  # and to its top
 
 
 def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
@@ -61,7 +35,7 @@ def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
         raise NotFoundError("no such request")
     trace_id, span_id = found.groups()
     named = st.query_params.get(RULES)
-    provider = named if named in _FAMILIES else None
+    provider = named if named in FAMILIES else None
     with st.spinner("Reading the history …"), _data.reader() as ask:
         history, facts = ask.request(trace_id, span_id, policy, provider)
     _ui.sentence(_said(history, facts, provider))
@@ -70,7 +44,8 @@ def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
         seen = ask.refused(policy, filters)
         ask.release()
     if history.request is not None:
-        _refusal(history, _cause(seen, trace_id, span_id))
+        _refusal(history)
+    _cause(seen, trace_id, span_id)
     if history.request is not None and history.request.verdict == "prevented_by_guard":
         _guarded(facts)
     if not history.before:
@@ -143,7 +118,7 @@ def _badges(history: RequestHistory, facts: RequestFacts) -> None:
     st.text(" · ".join([*(plain(one, 60) for one in who if one), instant(facts.start_ns)]))
 
 
-def _refusal(history: RequestHistory, cause: Cause | None) -> None:
+def _refusal(history: RequestHistory) -> None:
     request = history.request
     assert request is not None
     _ui.text_box(
@@ -153,22 +128,31 @@ def _refusal(history: RequestHistory, cause: Cause | None) -> None:
         with st.container(gap=None, key="reason"):
             st.caption("Why this verdict")
             st.text(plain(request.reason, 1500))
-    if cause is not None:
-        same = cause.requests - 1
-        with st.container(gap=None, key="cause"):
-            st.caption(
-                "What came just before it"
-                if not same
-                else f"What came just before the first of {count(cause.requests, 'request')} with this fault"
-            )
-            st.text(plain(cause.before, 800))
 
 
-def _cause(seen: RequestAnalysis, trace_id: str, span_id: str) -> Cause | None:
-    number = next(
-        (one.cause for one in seen.requests if one.trace_id == trace_id and one.span_id == span_id), None
-    )
-    return next((one for one in seen.causes if one.number == number), None)
+def _cause(seen: RequestAnalysis, trace_id: str, span_id: str) -> None:
+    """What came before the broken history, and the other requests that carried it."""
+    mine = next((one for one in seen.requests if (one.trace_id, one.span_id) == (trace_id, span_id)), None)
+    cause = next((one for one in seen.causes if mine is not None and one.number == mine.cause), None)
+    if cause is None:
+        return
+    others = cause.requests - 1
+    with st.container(gap=None, key="cause"):
+        st.caption(
+            f"What came just before the first of {count(cause.requests, 'request')} with this fault"
+            if others
+            else "What came just before it"
+        )
+        st.text(plain(cause.before, 800))
+    if not others:
+        return
+    # An analysis lists so many requests; more of them may have the fault.
+    listed = [one for one in seen.requests if one.cause == cause.number and one is not mine][:_SAME]
+    label = f"The other {count(others, 'request')} with this fault" if others > 1 else "The other request"
+    with st.expander(label, icon=":material/repeat:", key="same_fault"):
+        _request_tables.requests(listed, key="same_fault")
+        if len(listed) < others:
+            st.caption(f"The newest {len(listed):,} of {others:,}.")
 
 
 def _guarded(facts: RequestFacts) -> None:
@@ -238,7 +222,7 @@ def _chooser(provider: str | None) -> None:
     st.session_state[RULES] = provider or _OWN
     st.selectbox(
         "Judged by the rules of",
-        [_OWN, *_FAMILIES],
+        [_OWN, *FAMILIES],
         format_func=lambda name: "the provider that it went to" if name == _OWN else provider_name(name),
         key=RULES,
         on_change=chosen,

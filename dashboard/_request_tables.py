@@ -10,7 +10,7 @@ import streamlit as st
 
 from ..replay import BrokenRequest, Cause, JudgedRequest, ProviderRisk
 from . import _ui
-from ._request import open_request
+from ._request_link import open_request
 from ._request_words import came_before, class_name, mark_of, provider_name, repair_name
 from ._text import plain
 from ._units import when
@@ -105,7 +105,7 @@ def causes(found: Sequence[Cause]) -> None:
     )
 
 
-def requests(found: Sequence[JudgedRequest]) -> None:
+def requests(found: Sequence[JudgedRequest], key: str = "failed_requests") -> None:
     """Failed requests, a line each."""
     rows = pd.DataFrame(
         {
@@ -125,7 +125,7 @@ def requests(found: Sequence[JudgedRequest]) -> None:
     _opening(
         rows,
         [(one.trace_id, one.span_id, None) for one in found],
-        key="failed_requests",
+        key=key,
         alt="Failed requests",
         row_height=_height(rows["repairs"]),
         columns={

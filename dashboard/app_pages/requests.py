@@ -16,6 +16,7 @@ from loopscope.dashboard import (
     _policy,
     _request,
     _request_charts,
+    _request_link,
     _request_tables,
     _request_words,
     _snippets,
@@ -36,8 +37,8 @@ _ROWS = 100
 
 
 def main() -> None:
-    _request.follow()
-    key = st.query_params.get(_request.PARAMETER)
+    _request_link.follow()
+    key = st.query_params.get(_request_link.PARAMETER)
     if key:
         _one(key)
     else:
@@ -272,7 +273,7 @@ def _passed(seen: RequestAnalysis, checked: RequestAnalysis | None, current: boo
 
 @_ui.guarded
 def _latent(passed: int, current: bool) -> None:
-    _request.follow()  # a table of this part was clicked
+    _request_link.follow()  # a table of this part was clicked
     state = _state()
     found: RequestAnalysis | None = state["found"]
     if state["drawn"] and not current:

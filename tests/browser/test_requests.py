@@ -56,6 +56,12 @@ def test_a_cause_opens_under_a_link_of_its_own(refusals, visit):
     sentence = tab.sentence()
     assert sentence.startswith("Refused by OpenAI over: call id used twice")
     tab.says("3 requests with this fault")
+    tab.page.locator(".st-key-same_fault").get_by_text("The other 2 requests").click()
+    first = tab.page.url
+    open_row(tab, "same_fault")
+    tab.page.wait_for_url(lambda url: url != first)
+    tab.settled()
+    assert tab.sentence() == sentence
     again = visit(server)
     again.open(tab.page.url.removeprefix(server.url + "/"))
     assert again.sentence() == sentence

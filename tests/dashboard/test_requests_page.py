@@ -15,7 +15,7 @@ from browser.refusals import DUPLICATE, Traces, asks, gives, says, write_refusal
 from streamlit.testing.v1 import AppTest
 
 from loopscope.collector import Store, import_paths
-from loopscope.dashboard import _data, _request_words
+from loopscope.dashboard import _data, _request, _request_words
 from loopscope.dashboard._request import live_snippet
 from loopscope.guard import ErrorClass, GuardPolicy
 from loopscope.guard.messages import RepairKind
@@ -245,6 +245,20 @@ def test_one_request_says_what_happened_to_it(refusals, visit, which, sentence, 
     said = texts(app)
     for words in shown:
         assert words in said
+
+
+def test_the_other_requests_of_a_cause_are_listed(refusals, visit, monkeypatch) -> None:
+    db, places = refusals
+    app = visit(db, request=places["doubled"])
+    assert "The other 2 requests with this fault" in texts(app)
+    assert frame(app, "status") == ["400", "400"]
+    assert len(set(frame(app, "when"))) == 2
+    monkeypatch.setattr(_request, "_SAME", 1)
+    app.run()
+    well(app)
+    assert frame(app, "status") == ["400"]
+    assert "The newest 1 of 2." in texts(app)
+    assert "with this fault" not in texts(visit(db, request=places["cut"]))
 
 
 def test_all_messages_of_a_long_history_can_be_shown(refusals, visit) -> None:
