@@ -67,7 +67,7 @@ def _one_run(filters: Filters) -> Filters:
         return filters
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"Only run {lit(run, 60)}", width="content")
-        st.page_link("app_pages/tuning.py", label="Tune with all runs", icon=":material/close:")
+        _ui.back("Tune with all runs", "run", icon=":material/close:")
     return replace(filters, run_ids=(run,))
 
 

@@ -46,8 +46,8 @@ def sentence(text: str) -> None:
         st.text(plain(text, 600))
 
 
-def back(label: str, *parameters: str) -> None:
-    """The way back to a page's list: takes these parameters out of the address, and leaves the filter there.
+def back(label: str, *parameters: str, icon: str = ":material/arrow_back:") -> None:
+    """The way back to the whole page: takes these parameters out of the address, and leaves the filter there.
 
     Not a link: one to the page that is open already would leave the address as it is.
     """
@@ -56,7 +56,7 @@ def back(label: str, *parameters: str) -> None:
         for name in parameters:
             st.query_params.pop(name, None)
 
-    st.button(label, icon=":material/arrow_back:", type="tertiary", on_click=clicked, key="back")
+    st.button(label, icon=icon, type="tertiary", on_click=clicked, key="back")
 
 
 def section(title: str, note: str | None = None) -> None:

@@ -165,6 +165,16 @@ def test_thresholds_can_be_off(samples_db, visit):
     assert "nudge 3, block off" in app.text[0].value
 
 
+def test_from_one_run_to_all_runs_takes_it_out_of_the_address(samples_db, visit):
+    every = figures(visit(samples_db, "tuning"))
+    app = visit(samples_db, "tuning", run="no such run", range="all")
+    assert figures(app) != every
+    app.button(key="back").click().run()
+    well(app)
+    assert "run" not in app.query_params
+    assert figures(app) == every
+
+
 def test_a_link_with_crossed_thresholds_is_set_right(samples_db, visit):
     app = visit(samples_db, "tuning", nudge="6", block="4")
     well(app)
