@@ -172,8 +172,12 @@ class _Items:
                     if one in self.open:
                         return False
                     self.open[one] = block
-            elif isinstance(block, Result) and not block.server and not _take(self.open, block):
-                return False
+            elif isinstance(block, Result) and not block.server:
+                call = next((self.open[one] for one in block.ids if one in self.open), None)
+                if call is None or block.kind not in self.form.call_kinds(call):
+                    return False
+                if not _take(self.open, block):
+                    return False
         return True
 
     def ended(self) -> bool:

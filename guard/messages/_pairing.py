@@ -146,18 +146,18 @@ class Pairs:
         turn.slots.append(slot)
         if slot.dropped:
             return
-        for one in call.ids:
-            stack = self._armed.setdefault(one, [])
+        for one, key in self.form.call_keys(call):
+            stack = self._armed.setdefault(key, [])
             if not stack or stack[-1].turn is not turn:
                 stack.append(_Group(turn))
             else:
                 turn.shared.add(one)
             stack[-1].slots.append(slot)
-            self._latest[one] = slot
+            self._latest[key] = slot
 
-    def _outstanding(self, one: str) -> Slot | None:
+    def _outstanding(self, key: str) -> Slot | None:
         """The call of this id that the next result belongs to."""
-        stack = self._armed.get(one)
+        stack = self._armed.get(key)
         while stack:
             slot = stack[-1].free()
             if slot is not None:
@@ -166,23 +166,30 @@ class Pairs:
         return None
 
     def _take(self, found: Found, turn: Turn | None) -> None:
-        for one in found.result.ids:
-            slot = self._outstanding(one)
-            if slot is not None:
-                if one in slot.turn.shared:
-                    # Several calls of the turn may be meant: the one that spells its id so goes first.
-                    alike = slot.turn.by_wire.get((found.result.id or "").strip())
-                    slot = (None if alike is None else alike.free()) or slot
-                _join(slot, found, one)
-                return
-        for one in found.result.ids:
-            slot = self._latest.get(one)
+        keys = self.form.result_keys(found.result)
+        nearest: tuple[Slot, str] | None = None  # of the calls that one of the spellings fits
+        for one, key in keys:
+            slot = self._outstanding(key)
+            if slot is not None and (nearest is None or slot.turn.first > nearest[0].turn.first):
+                nearest = slot, one
+        if nearest is not None:
+            slot, one = nearest
+            if one in slot.turn.shared:
+                # Several calls of the turn may be meant: the one that spells its id so goes first.
+                alike = slot.turn.by_wire.get((found.result.id or "").strip())
+                exact = None if alike is None else alike.free()
+                if exact is not None and self._may_answer(exact, found):
+                    slot = exact
+            _join(slot, found, one)
+            return
+        for one, key in keys:
+            slot = self._latest.get(key)
             if slot is None or slot.found is None:
                 continue
             # An earlier result that fits two calls of the turn makes room for one that fits only this.
             holder = slot.found
             if holder.via is not None and holder.via != one and holder.via in slot.turn.shared:
-                other = self._outstanding(holder.via)
+                other = self._outstanding(dict(self.form.result_keys(holder.result))[holder.via])
                 if other is not None and other.turn is slot.turn:
                     _join(other, holder, holder.via)
                     _join(slot, found, one)
@@ -222,8 +229,14 @@ class Pairs:
                 named.setdefault((slot.call.name, with_id), _Group(turn)).slots.append(slot)
         for found in turn.loose:
             name = found.result.name
-            group = named.get((name, bool(found.result.ids))) if name is not None else None
-            slot = None if group is None else group.free()
+            slot = None
+            if name is not None:
+                # A result of role `function` has no id, nor has the call it is meant for.
+                for bare in (False,) if self.form.positional and not found.result.ids else (True, False):
+                    group = named.get((name, bare))
+                    slot = None if group is None else group.free()
+                    if slot is not None or found.result.ids:
+                        break
             if slot is None:
                 left.append(found)
             else:
@@ -246,13 +259,13 @@ class Pairs:
         free: dict[str, list[Slot]] = {}
         for slot in self.slots:
             if slot.found is None:
-                for one in slot.call.ids:
-                    free.setdefault(one, []).append(slot)
+                for _, key in self.form.call_keys(slot.call):
+                    free.setdefault(key, []).append(slot)
         for slots in free.values():
             slots.reverse()
         for found in waiting:
-            for one in found.result.ids:
-                slots = free.get(one)
+            for one, key in self.form.result_keys(found.result):
+                slots = free.get(key)
                 while slots and (slots[-1].found is not None or slots[-1].at < found.at):
                     slots.pop()
                 if slots and not _repeats(found):
@@ -267,20 +280,28 @@ class Pairs:
         waiting.sort(key=_place)
         free = [slot for slot in self.slots if slot.found is None]
         free.sort(key=lambda slot: slot.at, reverse=True)
-        outstanding: dict[str | None, dict[int, Slot]] = {}  # by name, and under None all
+        # By the kind of result and name, and under None all.
+        outstanding: dict[tuple[str, str | None], dict[int, Slot]] = {}
         for found in waiting:
             named = self.form.positional and found.result.name is not None
             while free and free[-1].at <= found.at:
                 slot = free.pop()
-                for key in {None, slot.call.name}:
+                for key in self._places(slot):
                     outstanding.setdefault(key, {})[id(slot)] = slot
-            slots = outstanding.get(found.result.name if named else None, {})
+            kind = found.result.kind if self.form.unique_items else ""
+            slots = outstanding.get((kind, found.result.name if named else None), {})
             if len(slots) == 1:
                 slot = next(iter(slots.values()))
                 _join(slot, found, None)
-                for key in {None, slot.call.name}:
+                for key in self._places(slot):
                     del outstanding[key][id(slot)]
         self.lone = [found for found in self.lone if found.slot is None]
+
+    def _places(self, slot: Slot) -> set[tuple[str, str | None]]:
+        return {(kind, name) for kind in self.form.call_kinds(slot.call) for name in (None, slot.call.name)}
+
+    def _may_answer(self, slot: Slot, found: Found) -> bool:
+        return not self.form.unique_items or found.result.kind in self.form.call_kinds(slot.call)
 
     def _replayed_items(self) -> None:
         """A stored item may stand there once: what repeats one, and says nothing new, goes."""
@@ -313,7 +334,7 @@ class Pairs:
 
     def has_call(self, result: Result) -> bool:
         """Does a call of the history have one of the ids of this result?"""
-        return any(one in self._latest for one in result.ids)
+        return any(key in self._latest for _, key in self.form.result_keys(result))
 
     def release(self) -> None:
         """Take the web of calls and results apart, so that it is gone without the garbage collector."""

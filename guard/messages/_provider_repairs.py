@@ -7,6 +7,7 @@ the lint found its rule broken, so a history that the provider takes comes back 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -238,17 +239,16 @@ def _present_result(block: Block, message: Message, log: Log) -> Block:
 def _named_results(messages: list[Message], log: Log) -> list[Message]:
     """Results under the name of the function that was called, where the provider pairs by name."""
     out: list[Message] = []
-    scan_turn: list[Call] = []
+    turn = _Unanswered([])
     for message in messages:
         if message.role == "assistant":
-            scan_turn = [call for call in message.calls if not call.server]
+            turn = _Unanswered([call for call in message.calls if not call.server])
         blocks: list[Block] = []
         for block in message.blocks:
             new: Block = block
-            if type(block) is Result and not block.server and scan_turn:
-                call = _call_of(block, scan_turn)
-                scan_turn = [one for one in scan_turn if one is not call]
-                if block.name != call.name:
+            if type(block) is Result and not block.server:
+                call = turn.take(block)
+                if call is not None and block.name != call.name:
                     why = f"named this result {log.quoted(call.name)} after its call"
                     log.add(RepairKind.FIXED_RESULT_NAME, message, call.id, why)
                     new = replace(block, name=call.name)
@@ -257,15 +257,29 @@ def _named_results(messages: list[Message], log: Log) -> list[Message]:
     return out
 
 
-def _call_of(result: Result, calls: list[Call]) -> Call:
-    """As the lint pairs them: by id, else by name, else the first."""
-    for call in calls:
-        if not set(call.ids).isdisjoint(result.ids):
-            return call
-    for call in calls:
-        if result.name is not None and call.name == result.name:
-            return call
-    return calls[0]
+class _Unanswered:
+    """The calls of a turn; results take them as the lint pairs them: by id, else by name, else the first."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self._taken: set[int] = set()
+        self._waiting: dict[tuple[str, str | None], deque[Call]] = {}
+        for call in calls:
+            keys = {("id", one) for one in call.ids}
+            for key in (("exact", (call.id or "").strip()), *keys, ("name", call.name), ("any", None)):
+                self._waiting.setdefault(key, deque()).append(call)
+
+    def take(self, result: Result) -> Call | None:
+        ids = [("id", one) for one in result.ids]
+        exact = [("exact", (result.id or "").strip())] if ids else []
+        name = [] if result.name is None else [("name", result.name)]
+        for key in (*exact, *ids, *name, ("any", None)):
+            calls = self._waiting.get(key)
+            while calls:
+                call = calls.popleft()
+                if id(call) not in self._taken:
+                    self._taken.add(id(call))
+                    return call
+        return None
 
 
 def _without_dangling_reasoning(messages: list[Message], form: Format, log: Log) -> list[Message]:

@@ -17,7 +17,7 @@ from ._model import Block, Message, Other
 from ._pairing import pair
 from ._placing import place
 from ._repairs import Log
-from ._sanitize import has_references, without_empty_calls
+from ._sanitize import calls_of_the_model, has_references, without_empty_calls
 from ._types import SanitizeResult
 from ._words import MessageFormat, RepairKind
 
@@ -65,7 +65,7 @@ def repair_messages(
     log = Log()
     merger = _Merger(form, exempt, log)
     stored = previous_response_id is not None or has_references(parsed)
-    done = without_empty_calls(parsed, log)
+    done = without_empty_calls(calls_of_the_model(parsed, form, log), log)
     for _ in range(_MAX_ROUNDS):
         before = len(log.repairs), len(done)
         done = merger.merged(done)

@@ -124,6 +124,8 @@ def sanitize_parsed(
         from ._provider_repairs import apply_provider_rules
 
         done = apply_provider_rules(done, rules, form, log.repairs)
+        if form.placement == "anywhere":
+            done = _filled(done, form, log)  # a reasoning item may be gone that said something for a turn
     log.repairs.sort(key=_by_place)
     return done, log.repairs
 
@@ -132,10 +134,18 @@ def _paired(
     messages: list[Message], form: Format, pending: frozenset[str], previous_response_id: str | None, log: Log
 ) -> list[Message]:
     """What is to be repaired whoever the provider is."""
-    done = without_empty_calls(_known_roles(messages, form, log), log)
+    done = without_empty_calls(calls_of_the_model(_known_roles(messages, form, log), form, log), log)
     stored = previous_response_id is not None or has_references(done)
-    pairs = pair(done, form, form.placement == "anywhere" and stored, log, pending)
-    return _placed(pairs, form, pending, log)
+    for _ in range(_MAX_ROUNDS):
+        count = len(log.repairs)
+        pairs = pair(done, form, form.placement == "anywhere" and stored, log, pending)
+        done = _placed(pairs, form, pending, log)
+        # Items that an orphan stood between are one turn now, in which ids may mean something else.
+        if form.placement != "anywhere" or not any(one.kind in _JOINING for one in log.repairs[count:]):
+            break
+        if whole_until(done, form, pending) is None:
+            break
+    return done
 
 
 def _end_paired(
@@ -147,7 +157,7 @@ def _end_paired(
 ) -> list[Message] | None:
     """The same for the end of a history that is whole before; None where the whole of it is needed."""
     mine = Log()
-    done = without_empty_calls(_known_roles(end, form, mine), mine)
+    done = without_empty_calls(calls_of_the_model(_known_roles(end, form, mine), form, mine), mine)
     pairs = pair_end(done, before, form, mine, pending)
     if pairs is None:
         return None
@@ -164,6 +174,12 @@ def _placed(pairs: Pairs, form: Format, pending: frozenset[str], log: Log) -> li
 def _stripped(ids: Collection[str]) -> frozenset[str]:
     return frozenset(str(one).strip() for one in ((ids,) if isinstance(ids, str) else ids))
 
+
+# As a rule the second round finds nothing to do.
+_MAX_ROUNDS = 5
+_JOINING = frozenset(
+    {RepairKind.DROPPED_ORPHAN_RESULT, RepairKind.DROPPED_DUPLICATE_RESULT, RepairKind.MOVED_RESULT}
+)
 
 # From here on the messages of a history are not kept while it is looked at: 50,000 whole ones take
 # 75 ms of CPU time that way, 150 ms when they are kept.
@@ -218,6 +234,20 @@ def _known_roles(messages: list[Message], form: Format, log: Log) -> list[Messag
         what = f"the role {log.quoted(role)}, which no provider takes" if role else "no role"
         why = f"dropped a message of {what}: {log.cut(content)}"
         log.add(RepairKind.DROPPED_UNKNOWN_ROLE, message, None, why)
+    return out
+
+
+def calls_of_the_model(messages: list[Message], form: Format, log: Log) -> list[Message]:
+    """Calls are the model's, whatever role a message of Gemini says that has them."""
+    if form.name != "gemini":
+        return messages
+    out: list[Message] = []
+    for message in messages:
+        if message.role == "user" and message.calls:
+            why = f'gave a message with calls the role "model": it had {log.quoted(message.wire_role)}'
+            log.add(RepairKind.FIXED_ROLE, message, None, why)
+            message = replace(message, role="assistant", wire_role="model", changed=True)  # noqa: PLW2901
+        out.append(message)
     return out
 
 

@@ -100,7 +100,7 @@ class HistoryScan:
         self._answered: set[str] = set()
         self._keys: set[str] = set()  # the ids of its calls as they stand, stripped
         self._keyless: list[_Open] = []
-        self._free: dict[bool, _Free] = {}  # of all calls, of those without id; made when asked for
+        self._free: dict[str, _Free] = {}  # see `_unanswered_of`
         self._turn_last = -1  # the last assistant message of it
         self._run_open = False  # results of it may follow here
         self._run_results = 0
@@ -246,8 +246,8 @@ class HistoryScan:
         self._turn.append(one)
         self._free = {}
         self._keys.add(one.key)
-        for text in one.call.ids:
-            self._by_id.setdefault(text, []).append(one)
+        for _, key in self._format.call_keys(one.call):
+            self._by_id.setdefault(key, []).append(one)
         if not one.key:
             self._keyless.append(one)
 
@@ -333,8 +333,8 @@ class HistoryScan:
             return
         self._run_results += 1
         found.answered = True
-        for one in found.call.ids:
-            self._by_id[one].remove(found)
+        for _, key in self._format.call_keys(found.call):
+            self._by_id[key].remove(found)
         self._answered.update(found.call.ids)
         if found.index != self._turn_last and not self._items:
             self._found.append(Finding(Rule.SPLIT_TURN, index, text))
@@ -351,8 +351,8 @@ class HistoryScan:
         """The call of the turn at hand that this result answers: the last message's first."""
         best: _Open | None = None
         said = (result.id or "").strip()
-        for text in result.ids:
-            waiting = self._by_id.get(text, ())
+        for _, key in self._format.result_keys(result):
+            waiting = self._by_id.get(key, ())
             if len(waiting) > 1 and waiting[0].key != said and said in self._keys:
                 # Several calls may be meant: the one that spells its id so goes first.
                 waiting = sorted(waiting, key=lambda one: one.key != said)
@@ -363,11 +363,22 @@ class HistoryScan:
                     best = one
         if best is not None:
             return best
-        every = self._positional or not result.ids
-        free = self._free.get(every)
-        if free is None:
-            free = self._free[every] = _Free(self._turn if every else self._keyless)
+        if self._chat and result.kind == "function_call":
+            old = self._unanswered_of("old").first()
+            if old is not None:
+                return old
+        free = self._unanswered_of("all" if self._positional or not result.ids else "keyless")
         return free.named(result.name) or (free.first() if self._positional else free.only())
+
+    def _unanswered_of(self, which: str) -> _Free:
+        """All calls of the turn, those without an id, or of those the ones of the older kind."""
+        free = self._free.get(which)
+        if free is None:
+            calls = self._turn if which == "all" else self._keyless
+            if which == "old":
+                calls = [one for one in calls if one.call.kind == "function_call"]
+            free = self._free[which] = _Free(calls)
+        return free
 
     def _end_run(self) -> None:
         """Something came that is no result: what is not answered now is late at best."""
@@ -481,19 +492,20 @@ class HistoryScan:
         """Results without a call in their turn: of a call elsewhere, or of none. Answers the calls left."""
         by_id: dict[str, list[_Open]] = {}
         for one, _ in unanswered:
-            for text in one.call.ids:
-                by_id.setdefault(text, []).append(one)
+            for _, key in self._format.call_keys(one.call):
+                by_id.setdefault(key, []).append(one)
         taken: set[int] = set()
         for index, result, otherwise in self._strays:
-            fits = next((by_id[text] for text in result.ids if by_id.get(text)), None)
+            keys = self._format.result_keys(result)
+            fits = next((by_id[key] for _, key in keys if by_id.get(key)), None)
             if fits is None and not result.ids and len(unanswered) - len(taken) == 1:
                 fits = [one for one, _ in unanswered if id(one) not in taken]
             if fits:
                 earlier = bisect_left(fits, index, key=lambda one: one.index)
                 one = fits[earlier - 1] if earlier else fits[0]
                 taken.add(id(one))
-                for text in one.call.ids:
-                    by_id[text].remove(one)
+                for _, key in self._format.call_keys(one.call):
+                    by_id[key].remove(one)
                 found.append(Finding(Rule.MISPLACED_RESULT, index, result.id))
                 if self._items and result.id and one.call.id and result.id != one.call.id:
                     found.append(Finding(Rule.ID_SPELLING, index, result.id, one.call.id))

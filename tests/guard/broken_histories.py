@@ -165,16 +165,19 @@ def id_places(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
 
 
 @st.composite
-def broken(draw: st.DrawFn, form: str, whole: bool = False, times: int = 4) -> list[dict[str, Any]]:
+def broken(
+    draw: st.DrawFn, form: str, whole: bool = False, times: int = 4, rare: bool = False
+) -> list[dict[str, Any]]:
     """A history that was valid, and had some of its messages dropped, doubled, moved, cut or rewritten.
 
-    With `whole` messages are only dropped, doubled, moved and put between, and ids are unique.
+    With `whole` messages are only dropped, doubled, moved and put between, and ids are unique. With `rare`
+    most of what is done to them makes shapes that few clients write.
     """
     messages = write(draw(conversations(may_recur=not whole)), form)
     for _ in range(draw(st.integers(1, times))):
         if not messages:
             break
-        how = draw(st.sampled_from(_WHOLE if whole else _WAYS))
+        how = draw(st.sampled_from(_WHOLE if whole else _RARE if rare else _WAYS))
         at = draw(st.integers(0, len(messages) - 1))
         messages = how(draw, messages, at, form)
     return copy.deepcopy(messages)  # no two messages share an object that a repair might reach
@@ -272,6 +275,68 @@ def _interject(draw: st.DrawFn, messages: list[Any], at: int, form: str) -> list
     return [*messages[:at], message, *messages[at:]]
 
 
+def _reshape(draw: st.DrawFn, messages: list[Any], at: int, form: str) -> list[Any]:
+    """Shapes that few clients write: the older pair beside the usual one, roles, kinds, ids in two halves."""
+    message = copy.deepcopy(messages[at])
+    before, after = messages[:at], messages[at + 1 :]
+    if form == "openai-chat":
+        if message["role"] == "assistant":
+            message["function_call"] = {
+                "name": draw(_NAMES),
+                "arguments": draw(st.sampled_from(["{}", "[]"])),
+            }
+        elif message["role"] == "tool":
+            message["role"] = "function"
+            message["name"] = draw(_NAMES)
+        else:
+            after = [{"role": "function", "name": draw(_NAMES), "content": "r"}, *after]
+    elif form == "openai-responses":
+        kind = message.get("type", "message")
+        if kind == "reasoning" or kind == "message":
+            turn: dict[str, Any] = {"role": "assistant", **draw(st.sampled_from([{}, {"content": []}]))}
+            after = draw(st.sampled_from([[turn, *after], [turn], after]))
+            if kind == "message" and draw(st.booleans()):
+                before = [*before, {"type": "reasoning", "id": f"rs_x{at}", "summary": []}]
+        elif kind.endswith("_output"):
+            message["type"] = draw(st.sampled_from(_OUTPUTS))
+            message["call_id"] = draw(_crossing(message["call_id"]))
+        else:
+            message["call_id"] = draw(_crossing(message["call_id"]))
+            message.update(draw(st.sampled_from(_KINDS)))
+            if draw(st.booleans()):
+                message["id"] = draw(_crossing(message["call_id"]))
+    elif form == "gemini":
+        message["role"] = draw(st.sampled_from(["function", "user", "model", "tool"]))
+        for part in message["parts"]:
+            for key in ("functionCall", "functionResponse"):
+                if key in part:
+                    part[key]["name"] = draw(_NAMES)
+                    part[key]["id"] = draw(_crossing(part[key].get("id", "")))
+                    if draw(st.booleans()):
+                        del part[key]["id"]
+    else:
+        for holder, key in id_places(message):
+            holder[key] = draw(_crossing(holder[key]))
+    return [*before, message, *after]
+
+
+_NAMES = st.sampled_from(["read", "search", "run", "my tool", ""])
+_OUTPUTS = ["function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"]
+_KINDS: list[dict[str, Any]] = [
+    {"type": "function_call"},
+    {"type": "custom_tool_call", "input": "x"},
+    {"type": "local_shell_call", "action": {}},
+    {"type": "computer_call", "action": {}},
+]
+
+
+def _crossing(own: str) -> st.SearchStrategy[str]:
+    """Ids of which one half may be that of another."""
+    return st.sampled_from(
+        [own, f"{own}|A", f"A|{own}", "A", "A|B", "B|A", "B|C", "C|A", "B", " A|B ", "A|A"]
+    )
+
+
 _WHOLE = [_drop, _drop, _double, _move, _cut_start, _cut_end, _reload, _interject]
 _WAYS = [
     *_WHOLE,
@@ -281,3 +346,4 @@ _WAYS = [
     _empty,
     _bad_arguments,
 ]
+_RARE = [_reshape, _reshape, _reshape, _drop, _move, _double, _change_id]

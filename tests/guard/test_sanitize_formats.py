@@ -200,7 +200,10 @@ def test_bedrock_results_may_stand_behind_text_of_their_message():
 @pytest.mark.parametrize(
     ("messages", "where"),
     [
-        ([assistant(use("a")), user(said("x"), tool_result("a"))], "stood behind other content of its message"),
+        (
+            [assistant(use("a")), user(said("x"), tool_result("a"))],
+            "stood behind other content of its message",
+        ),
         ([assistant(use("a")), user(said("x")), user(tool_result("a"))], "stood behind another message"),
         ([user(tool_result("a")), assistant(use("a"))], "stood before its call"),
         ([A("a"), U(), T("a")], "stood behind another message"),
@@ -432,8 +435,125 @@ def test_responses_other_kinds_of_calls(kind, output, arguments):
     result = sanitized([U(), made])
     assert kinds(result) == ["added_stub_result"]
     stub = result.messages[-1]
-    assert (stub["type"], stub["call_id"]) == (output, "a")
+    key = "id" if kind == "local_shell_call" else "call_id"  # as the types of the SDK have it
+    assert (stub["type"], stub[key]) == (output, "a")
     assert "[no result recorded]" in json.dumps(stub["output"])
+
+
+@pytest.mark.parametrize(
+    ("call_type", "output_type", "may"),
+    [
+        ("function_call", "function_call_output", True),
+        ("function_call", "custom_tool_call_output", False),
+        ("custom_tool_call", "custom_tool_call_output", True),
+        ("custom_tool_call", "function_call_output", False),
+        ("local_shell_call", "local_shell_call_output", True),
+        ("local_shell_call", "function_call_output", True),
+        ("local_shell_call", "shell_call_output", False),
+        ("shell_call", "local_shell_call_output", False),
+        ("shell_call", "function_call_output", False),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_responses_which_kind_of_output_may_answer_a_call(
+    call_type: str, output_type: str, may: bool, named: bool
+):
+    made = {"type": call_type, "id": "fc_1", "call_id": "a"}
+    if call_type in ("function_call", "custom_tool_call"):
+        made |= {"name": "f", "arguments": "{}", "input": ""}
+    output = {"type": output_type, "output": [] if output_type == "shell_call_output" else "r"}
+    output |= {"call_id": "a"} if named else {}
+    result = sanitized([U(), made, output])
+    if may:
+        assert kinds(result) == ([] if named else ["rewrote_id"])
+    else:
+        assert kinds(result) == ["added_stub_result", "dropped_orphan_result"]
+    violations = lint_messages([U(), made, output], "openai-responses")
+    if named:
+        assert (violations == ()) is may
+    assert lint_messages(result.messages, "openai-responses") == ()
+    late = sanitized([U(), output, made])
+    assert (late.repairs[0].kind == "moved_result") is (may and named)
+
+
+def test_responses_a_result_may_precede_and_follow_calls_of_other_kinds_of_its_id():
+    calls = [
+        {"type": "custom_tool_call", "call_id": "a", "name": "f", "input": "x"},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        responses_call("a"),
+    ]
+    results = [responses_output("a", "1"), {"type": "custom_tool_call_output", "call_id": "a", "output": "2"}]
+    result = sanitized([U(), *calls, *results])
+    assert kinds(result) == ["renamed_call_id"]
+    assert [one["output"] for one in result.messages[4:]] == ["1", "2"]
+    assert lint_messages(result.messages, "openai-responses") == ()
+
+
+def test_gemini_calls_under_another_role_are_the_model_s():
+    for role in ("function", "tool", "user"):
+        messages = [
+            turn({"text": "q"}),
+            {**model(gemini_call("f")), "role": role},
+            turn(gemini_response("f")),
+        ]
+        result = sanitized(messages)
+        assert kinds(result) == ["fixed_role"]
+        assert result.messages[1]["role"] == "model"
+        assert lint_messages(result.messages, "gemini") == ()
+        assert repair_messages(messages).messages == result.messages
+
+
+def test_chat_the_two_kinds_of_calls_in_one_message():
+    """A result of role `function` is that of the `function_call`, whatever else has its name."""
+    old = {"function_call": {"name": "g", "arguments": "{}"}}
+    messages = [
+        U(),
+        {**A("a:f", "b:g"), **old},
+        {"role": "function", "name": "g", "content": "old"},
+        T("b", "new"),
+    ]
+    result = sanitized(messages)
+    assert kinds(result) == ["added_stub_result"]
+    assert result.messages[2:4] == messages[2:]
+    assert result.messages[4]["tool_call_id"] == "a"
+    lost = sanitized([*messages[:3], U()])  # the result of b is lost
+    assert lost.messages[2] == messages[2]
+    assert [one.get("tool_call_id") for one in lost.messages[3:5]] == ["a", "b"]
+
+
+def test_responses_a_turn_without_content_before_reasoning_that_goes_is_filled():
+    for content in ({}, {"content": []}):
+        messages = [U(), {"role": "assistant", **content}, {"type": "reasoning", "id": "rs_1", "summary": []}]
+        result = sanitized(messages, provider="openai-responses")
+        assert kinds(result) == ["filled_empty_content", "dropped_reasoning"]
+
+
+def test_responses_an_orphan_between_items_does_not_hide_what_they_share():
+    messages = [
+        U(),
+        {"type": "function_call", "id": "B|A", "call_id": "B|A", "name": "f", "arguments": "{}"},
+        responses_output("c"),
+        {"type": "function_call", "id": "B", "call_id": "A|c", "name": "g", "arguments": "{}"},
+        U("wait"),
+        responses_output("c", "2"),
+        responses_output("A", "1"),
+    ]
+    result = sanitized(messages)
+    assert "1" in [one.get("output") for one in result.messages]
+
+
+def test_responses_a_result_goes_to_the_nearest_call_of_its_spellings():
+    messages = [
+        U(),
+        responses_call("B|A"),
+        responses_call("x"),
+        responses_output("x"),
+        responses_call("c"),
+        responses_output("A|c", "of c"),
+    ]
+    result = sanitized(messages)
+    assert kinds(result) == ["added_stub_result"]
+    assert [one["call_id"] for one in result.messages if "output" in one] == ["x", "B|A", "A|c"]
 
 
 def test_responses_what_the_provider_runs_itself_is_left_alone():

@@ -12,7 +12,15 @@ from broken_histories import FORMATS, Turn, broken, conversations, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopscope.guard.messages import Call, ErrorClass, Result, Violation, format_of, sanitize_messages
+from loopscope.guard.messages import (
+    Call,
+    ErrorClass,
+    Result,
+    Violation,
+    format_of,
+    repair_messages,
+    sanitize_messages,
+)
 from loopscope.guard.messages._lint import lint_messages
 from loopscope.guard.messages._providers import PROVIDERS, ProviderRules
 from loopscope.guard.messages._rules import PAIRING_CLASSES, Rule
@@ -50,11 +58,12 @@ def lint(messages: list[Any], provider: str | ProviderRules, form: str) -> tuple
     return lint_messages(messages, provider, form)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize("form", FORMATS)
 @_SETTINGS
 @given(data=st.data())
-def test_the_result_is_clean_for_every_provider_of_its_format(form: str, data: st.DataObject):
-    messages = data.draw(broken(form))
+def test_the_result_is_clean_for_every_provider_of_its_format(form: str, rare: bool, data: st.DataObject):
+    messages = data.draw(broken(form, rare=rare))
     before = copy.deepcopy(messages)
     for name in providers_of(form):
         result = sanitize_messages(messages, form, provider=name)  # pyright: ignore[reportArgumentType]
@@ -65,11 +74,12 @@ def test_the_result_is_clean_for_every_provider_of_its_format(form: str, data: s
         assert all(one is other for one, other in zip(again.messages, result.messages, strict=True))
 
 
+@pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize("form", FORMATS)
 @_SETTINGS
 @given(data=st.data())
-def test_pairing_needs_no_provider(form: str, data: st.DataObject):
-    messages = data.draw(broken(form))
+def test_pairing_needs_no_provider(form: str, rare: bool, data: st.DataObject):
+    messages = data.draw(broken(form, rare=rare))
     before = copy.deepcopy(messages)
     result = sanitize_messages(messages, form)  # pyright: ignore[reportArgumentType]
     assert messages == before, "the input was touched"
@@ -113,6 +123,16 @@ def test_a_valid_history_comes_back_as_it_is(form: str, turns: list[Turn]):
         assert bool(violations) == bool(done.repairs), name
         if not violations:
             assert all(one is other for one, other in zip(done.messages, messages, strict=True))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@_SETTINGS
+@given(data=st.data())
+def test_a_session_is_repaired_once(form: str, data: st.DataObject):
+    messages = data.draw(broken(form, rare=True))
+    result = repair_messages(messages, form)  # pyright: ignore[reportArgumentType]
+    again = repair_messages(result.messages, form)  # pyright: ignore[reportArgumentType]
+    assert again.repairs == ()
 
 
 @_SETTINGS

@@ -248,6 +248,18 @@ class Format:
         """The message's own id where the format refuses a second message of that id."""
         return None
 
+    def call_keys(self, call: Call) -> list[tuple[str, str]]:
+        """Each id of a call with the key under which a result of it is looked up."""
+        return [(one, one) for one in call.ids]
+
+    def result_keys(self, result: Result) -> list[tuple[str, str]]:
+        """Each id of a result with the key of the calls that it may answer."""
+        return [(one, one) for one in result.ids]
+
+    def call_kinds(self, call: Call) -> tuple[str, ...]:
+        """Which kinds of results may answer a call, where the format has several."""
+        return ("",)
+
     def has_name(self, call: Call) -> bool:
         """Does this kind of call name a function?"""
         return True

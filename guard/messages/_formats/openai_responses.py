@@ -37,6 +37,8 @@ _OUTPUT_TYPES = {
     "tool_search_output" if kind == "tool_search_call" else f"{kind}_output": kind for kind in CALL_TYPES
 }
 _OUTPUT_OF = {kind: output for output, kind in _OUTPUT_TYPES.items()}
+# Kinds of results that may answer a kind of call; a call of any other kind only by its own output.
+_ANSWERS = {"local_shell_call": ("local_shell_call", "")}
 _NAMED = frozenset({"function_call", "custom_tool_call"})
 _TEXT_PARTS = frozenset({"input_text", "output_text", "text", "refusal"})
 _ROLES = {"developer": "system"}
@@ -86,6 +88,17 @@ class OpenAIResponses(Format):
         failed = True if call.kind == "apply_patch_call" else None
         return Result(one_id(call.id), call.name, content, failed, True, None, call.id, kind=call.kind)
 
+    def call_keys(self, call: Call) -> list[tuple[str, str]]:
+        if not call.kind:
+            return [(one, one) for one in call.ids]
+        return [(one, _key(kind, one)) for one in call.ids for kind in self.call_kinds(call)]
+
+    def result_keys(self, result: Result) -> list[tuple[str, str]]:
+        return [(one, _key(result.kind, one)) for one in result.ids]
+
+    def call_kinds(self, call: Call) -> tuple[str, ...]:
+        return _ANSWERS.get(call.kind) or (call.kind,)
+
     def has_name(self, call: Call) -> bool:
         return (call.kind or "function_call") in _NAMED
 
@@ -127,6 +140,10 @@ class OpenAIResponses(Format):
         else:
             made["content"] = [_written_part(one, message.role) for one in message.blocks]
         return made
+
+
+def _key(kind: str, one: str) -> str:
+    return f"{kind}\0{one}" if kind else one
 
 
 def _call(raw: Any, kind: str) -> Call:
@@ -174,7 +191,7 @@ def _result(raw: Any, kind: str) -> Result:
 def _written_result(result: Result, raw: Any) -> Any:
     kind = result.kind or "function_call"
     changes: dict[str, Any] = {CALL_TYPES[kind][1]: result.content}
-    by_item = kind == "local_shell_call" and raw is not None and get(raw, "call_id") is None
+    by_item = kind == "local_shell_call" and get(raw, "call_id") is None  # as the SDK's type has it
     changes["id" if by_item else "call_id"] = result.id
     if raw is None:
         changes["type"] = _OUTPUT_OF[kind]
