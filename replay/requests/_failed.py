@@ -18,7 +18,7 @@ from ._cancelled import CANCELLED, was_cancelled
 from ._causes import Failure
 from ._judge import Judgement, judge
 from ._state import Kept
-from ._types import JudgedRequest
+from ._types import JudgedRequest, Undetermined
 
 if TYPE_CHECKING:
     import duckdb
@@ -147,14 +147,18 @@ def _judgement(
     if keys is None:
         said = "It cannot be judged: its messages were not recorded"
         if row["dialect"] in recording:
-            return Judgement("undetermined", f"{said}, though those of other requests of this dialect were.")
+            return _without_verdict(
+                "not_recorded", f"{said}, though those of other requests of this dialect were."
+            )
         hint = content_hint(row["dialect"])
-        return Judgement("undetermined", f"{said}. {hint}" if hint else f"{said}.")
+        return _without_verdict("not_recorded", f"{said}. {hint}" if hint else f"{said}.")
     if not _whole(row):
-        return Judgement("undetermined", "It cannot be judged: its messages were recorded cut or with gaps.")
+        return _without_verdict(
+            "truncated", "It cannot be judged: its messages were recorded cut or with gaps."
+        )
     if rules is None:
-        return Judgement(
-            "undetermined",
+        return _without_verdict(
+            "no_rules",
             "It cannot be judged: neither provider and model nor the refusal say whose rules hold.",
         )
 
@@ -163,6 +167,10 @@ def _judgement(
         return judge(history, refusal, rules.for_format(history.format))
 
     return kept.judged((keys, refusal.error_class, refusal.call_ids, rules.name), ask)
+
+
+def _without_verdict(why: Undetermined, reason: str) -> Judgement:
+    return Judgement("undetermined", reason, undetermined=why)
 
 
 def _with_fault(judgement: Judgement, refusal: ProviderError) -> Judgement:
@@ -174,6 +182,7 @@ def _with_fault(judgement: Judgement, refusal: ProviderError) -> Judgement:
         call_id=named[0] if named else None,
         fault=("said", named or refusal.message[:_KEPT_CHARS]),
         rules=judgement.rules,
+        undetermined=judgement.undetermined,
     )
 
 
@@ -190,8 +199,8 @@ def _guarded(
     def judged(row: dict[str, Any]) -> Judgement:
         before = [call for call in calls.get(row["run_id"], ()) if call["end_ns"] <= row["start_ns"]]
         if not before:
-            return Judgement(
-                "undetermined", "It cannot be judged: no finished call was recorded before it in its run."
+            return _without_verdict(
+                "not_recorded", "It cannot be judged: no finished call was recorded before it in its run."
             )
         hits = [call for call in before if call["action"] in _STEPPED_IN]
         if hits:
@@ -235,4 +244,5 @@ def refused_row(failure: Failure | None, row: dict[str, Any], error_class: str) 
         repairs_total=judged.repairs_total,
         prevented_by_dedup=judged.prevented_by_dedup,
         cause=failure.group.number if failure.group else None,
+        undetermined=judged.undetermined,
     )

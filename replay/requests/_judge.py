@@ -16,7 +16,7 @@ from ...guard.messages._sanitize import sanitize_parsed
 from ...guard.messages._types import Repair, Violation
 from ...guard.messages._words import ErrorClass, RepairKind
 from ._histories import History, joined_turns
-from ._types import RequestVerdict
+from ._types import RequestVerdict, Undetermined
 
 __all__ = ["Judgement", "judge", "lint_history", "repaired"]
 
@@ -55,6 +55,7 @@ class Judgement:
     call_id: str | None = None
     fault: tuple[Any, ...] = ()
     rules: ProviderRules | None = None  # with what the refusal itself proves
+    undetermined: Undetermined | None = None
 
 
 def lint_history(messages: Sequence[Message], rules: ProviderRules, history: History) -> list[Violation]:
@@ -75,7 +76,9 @@ def judge(history: History, refusal: ProviderError, rules: ProviderRules) -> Jud
     call_id = named[0] if named else None
     doubt = _incomplete(history, wanted) or _contradicted(history, wanted, named)
     if doubt:
-        return Judgement("undetermined", doubt, call_id=call_id, fault=("named", str(wanted), named))
+        why, reason = doubt
+        fault = ("named", str(wanted), named)
+        return Judgement("undetermined", reason, call_id=call_id, fault=fault, undetermined=why)
     rules, found, note = _faults(history, rules, wanted, named)
     if named:
         of_these = [violation for violation in found if violation.call_id and _names(named, violation)]
@@ -133,29 +136,29 @@ def _names(named: Sequence[str], violation: Violation) -> bool:
     return _is_known(violation.call_id or "", {_bare(name) for name in named})
 
 
-def _incomplete(history: History, wanted: ErrorClass) -> str | None:
+def _incomplete(history: History, wanted: ErrorClass) -> tuple[Undetermined, str] | None:
     """Why the recording is not enough to judge."""
     if history.silent is not None:
-        return (
-            f"Of message {history.silent} only the role was recorded: what it asked for or said is not known."
-        )
+        what = f"Of message {history.silent} only the role was recorded"
+        return "truncated", f"{what}: what it asked for or said is not known."
     if history.without_ids and wanted in _ABOUT_IDS:
         noun = "call or result was" if history.without_ids == 1 else "calls and results were"
-        return f"{history.without_ids} {noun} recorded without an id: what belongs together is not known."
+        what = f"{history.without_ids} {noun} recorded without an id"
+        return "without_ids", f"{what}: what belongs together is not known."
     return None
 
 
-def _contradicted(history: History, wanted: ErrorClass, named: Sequence[str]) -> str | None:
+def _contradicted(
+    history: History, wanted: ErrorClass, named: Sequence[str]
+) -> tuple[Undetermined, str] | None:
     """How the refusal contradicts the recording: what was recorded is then not what was sent."""
     if wanted not in _ABOUT_IDS or not named:
         return None
     known = _known_ids(history.messages)
     absent = [name for name in named if not _is_known(name, known)]
     if absent:
-        return (
-            f"The refusal names {_quoted(absent)}, which the recorded messages do not hold: "
-            "what was recorded is not what was sent."
-        )
+        what = f"The refusal names {_quoted(absent)}, which the recorded messages do not hold"
+        return "contradicted", f"{what}: what was recorded is not what was sent."
     return None
 
 
@@ -177,7 +180,7 @@ def _nothing_found(
         doubt = "The refusal speaks of a call, but the recorded messages hold none"
     if doubt:
         reason = f"{doubt}: what was recorded is not what was sent."
-        return Judgement("undetermined", reason, call_id=call_id, fault=fault)
+        return Judgement("undetermined", reason, call_id=call_id, fault=fault, undetermined="contradicted")
     reason = f"The recorded history breaks no rule that {rules.title} is known to have of this kind."
     return Judgement("not_prevented", reason, call_id=call_id, fault=fault)
 

@@ -30,9 +30,14 @@ __all__ = [
     "RequestHistory",
     "RequestTotals",
     "RequestVerdict",
+    "Undetermined",
 ]
 
 RequestVerdict = Literal["prevented", "prevented_by_guard", "not_prevented", "undetermined"]
+
+Undetermined = Literal["not_recorded", "truncated", "without_ids", "contradicted", "no_rules"]
+"""Why there is no verdict: what is needed was not recorded, or cut or with gaps, or without call ids; the
+refusal contradicts what was recorded; whose rules hold is not known."""
 
 EventKind = Literal[
     "history_shrank",
@@ -147,6 +152,7 @@ class JudgedRequest:
     repairs_total: int = 0
     prevented_by_dedup: bool = False
     cause: int | None = None  # number of its cause in `RequestAnalysis.causes`
+    undetermined: Undetermined | None = None  # verdict undetermined: why
 
 
 @dataclass(frozen=True, slots=True)

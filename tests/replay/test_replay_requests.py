@@ -72,52 +72,69 @@ def test_an_orphan_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "error", "words"),
+    ("history", "error", "why", "words"),
     [
-        (ROUND, DUPLICATE.format("call_aaaa"), "call_aaaa stands once"),
-        (ROUND, DUPLICATE.format("call_bbbb"), "names call_bbbb, which the recorded messages do not hold"),
-        (ROUND, MISSING.format("call_zzzz"), "names call_zzzz, which"),
-        (ROUND, MISSING.format("call_aaaa"), "as recorded call and result stand together"),
+        (ROUND, DUPLICATE.format("call_aaaa"), "contradicted", "call_aaaa stands once"),
+        (
+            ROUND,
+            DUPLICATE.format("call_bbbb"),
+            "contradicted",
+            "names call_bbbb, which the recorded messages do not hold",
+        ),
+        (ROUND, MISSING.format("call_zzzz"), "contradicted", "names call_zzzz, which"),
+        (ROUND, MISSING.format("call_aaaa"), "contradicted", "as recorded call and result stand together"),
         # Another call's fault is no reason for what is said of this one.
         (
             [*ROUND, asks("call_bbbb"), says("user", "hello?")],
             MISSING.format("call_aaaa"),
+            "contradicted",
             "as recorded call and result stand together",
         ),
-        ([USER], ORPHAN, "speaks of a result, but the recorded messages hold none"),
-        ([USER], NO_RESULT, "speaks of a call, but the recorded messages hold none"),
-        ([USER, {"role": "assistant"}, gives("call_aaaa")], ORPHAN, "only the role was recorded"),
+        ([USER], ORPHAN, "contradicted", "speaks of a result, but the recorded messages hold none"),
+        ([USER], NO_RESULT, "contradicted", "speaks of a call, but the recorded messages hold none"),
+        (
+            [USER, {"role": "assistant"}, gives("call_aaaa")],
+            ORPHAN,
+            "truncated",
+            "only the role was recorded",
+        ),
         (
             [USER, {"role": "assistant", "parts": []}, gives("call_aaaa")],
             ORPHAN,
+            "truncated",
             "only the role was recorded",
         ),
         (
             [USER, asks("call_aaaa"), {"role": "tool", "content": "x"}, says("user", "hm")],
             MISSING.format("call_aaaa"),
+            "without_ids",
             "1 call or result was recorded without an id",
         ),
     ],
 )
-def test_undetermined_where_the_recording_is_not_what_was_sent(history: list, error: str, words: str) -> None:
+def test_undetermined_where_the_recording_is_not_what_was_sent(
+    history: list, error: str, why: str, words: str
+) -> None:
     found = judged(refused(history, error, at=1))
-    assert (found.verdict, found.repairs) == ("undetermined", ())
+    assert (found.verdict, found.undetermined, found.repairs) == ("undetermined", why, ())
     assert words in (found.reason or "")
 
 
 def test_undetermined_where_messages_are_missing_names_the_setting() -> None:
     found = judged(refused(None, DUPLICATE.format("call_aaaa"), at=1))
-    assert found.verdict == "undetermined"
+    assert (found.verdict, found.undetermined) == ("undetermined", "not_recorded")
     assert "its messages were not recorded" in (found.reason or "")
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in (found.reason or "")
     # The setting is on where other requests have messages: then it is not for want of it.
     found = judged(sent(ROUND, at=0), refused(None, DUPLICATE.format("call_aaaa"), at=1))
+    assert found.undetermined == "not_recorded"
     assert "those of other requests of this dialect were" in (found.reason or "")
 
 
 def test_undetermined_where_messages_are_cut() -> None:
     found = judged(refused(ROUND, DUPLICATE.format("call_aaaa"), at=1, content_state="truncated"))
-    assert (found.verdict, "cut or with gaps" in (found.reason or "")) == ("undetermined", True)
+    assert (found.verdict, found.undetermined) == ("undetermined", "truncated")
+    assert "cut or with gaps" in (found.reason or "")
 
 
 def test_undetermined_where_nobody_knows_whose_rules_hold() -> None:
@@ -133,7 +150,7 @@ def test_undetermined_where_nobody_knows_whose_rules_hold() -> None:
         http_status=400,
     )
     found = judged(row)
-    assert (found.verdict, found.judged_as) == ("undetermined", None)
+    assert (found.verdict, found.undetermined, found.judged_as) == ("undetermined", "no_rules", None)
     assert "whose rules hold" in (found.reason or "")
 
 
@@ -175,6 +192,7 @@ def test_a_refused_loop_is_the_guards_to_prevent(length: int, verdict: str) -> N
     row = refused(None, LOOP, at=100, provider="dashscope", model="qwen-max", error_class="repeated_calls")
     found = analysed(row, calls=_loop(length))
     assert found.requests[0].verdict == verdict
+    assert found.requests[0].undetermined == ("not_recorded" if verdict == "undetermined" else None)
     assert getattr(found.totals, verdict) == 1
     assert found.totals.prevented == 0
 
