@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 from ._model import Block, Message, Other
 from ._rules import Rule
@@ -51,10 +51,16 @@ def arguments_faults(arguments: Any, format_name: MessageFormat) -> tuple[Rule, 
     if not isinstance(arguments, str):
         return ()
     try:
-        value = json.loads(arguments)
+        # Numbers stay text, as one of more digits than Python reads is JSON too.
+        value = json.loads(arguments, parse_constant=_no_json, parse_int=str)
     except (ValueError, RecursionError):
         return (Rule.ARGUMENTS_JSON, Rule.ARGUMENTS_OBJECT)
     return () if isinstance(value, dict) else (Rule.ARGUMENTS_OBJECT,)
+
+
+def _no_json(word: str) -> NoReturn:
+    """`NaN` and `Infinity`, which Python writes and reads."""
+    raise ValueError(f"{word} is not JSON")
 
 
 def is_blank_block(block: Block, message: Message) -> bool:

@@ -10,6 +10,7 @@ import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 from ._facts import arguments_faults, is_blank_block
@@ -131,7 +132,9 @@ def _with_arguments(call: Call, faults: frozenset[Rule], form: Format, message: 
     else:
         parsed = _parsed(was)
         value = parsed if isinstance(parsed, dict) else {}
-        if isinstance(parsed, dict):
+        if isinstance(parsed, dict) and as_text:
+            why = f"wrote null for NaN or Infinity in the arguments of this call of {name}: they are no JSON"
+        elif isinstance(parsed, dict):
             why = f"wrote the arguments of this call of {name} as an object: they were text"
         else:
             fault = "no JSON" if Rule.ARGUMENTS_JSON in faults or parsed is None else "no object"
@@ -144,9 +147,15 @@ def _parsed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        # What JSON has no word for, NaN and what is too large for a number, is null.
+        return json.loads(value, parse_constant=lambda _: None, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if isfinite(value) else None
 
 
 # --- content ----------------------------------------------------------------------------------------

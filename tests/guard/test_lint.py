@@ -97,6 +97,7 @@ CHAT = [
     ("llama.cpp", [U, asks("k"), tool("k"), asks("k"), tool("k"), DONE, U], []),
     ("llama.cpp", [U, asks("k"), tool("k"), U], [("template_alternation", 3, None)]),
     ("llama.cpp", [U, asks(call("k", arguments="{")), tool("k")], [("arguments_json", 1, "k")]),
+    ("llama.cpp", [U, asks(call("k", arguments='{"a": NaN}')), tool("k")], [("arguments_json", 1, "k")]),
     ("llama.cpp", [U, tool("x"), asks("k"), DONE], []),
     ("ollama", [U, asks("k"), tool("k")], [("content_present", 1, None)]),
     ("xai", [U, asks("k"), tool("k")], [("content_present", 1, None)]),

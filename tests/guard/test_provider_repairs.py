@@ -148,6 +148,21 @@ def test_arguments_become_an_object_and_what_is_lost_is_told():
     assert mended(history, "openai").messages == history  # which takes them
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_words_that_only_python_takes_for_json_become_null(word: str):
+    history = [U, asks(call("1", arguments=f'{{"a": {word}, "b": 1e999, "c": [1.5]}}')), tool("1"), DONE]
+    result = mended(history, "dashscope")
+    (made,) = result.messages[1]["tool_calls"]
+    assert made["function"]["arguments"] == '{"a": null, "b": null, "c": [1.5]}'
+    assert kinds(result) == ["repaired_arguments"]
+    assert "NaN or Infinity" in result.repairs[0].detail
+
+
+def test_numbers_of_any_length_are_json():
+    history = [U, asks(call("1", arguments=f'{{"a": {"9" * 5_000}, "b": 1e999}}')), tool("1"), DONE]
+    assert mended(history, "dashscope").repairs == ()
+
+
 def test_arguments_as_text_are_parsed_where_an_object_is_asked_for():
     history = rounds("k")
     history[1]["content"][0]["input"] = '{"a": [1]}'
