@@ -247,7 +247,8 @@ def _circumstances(entry: IncidentCall) -> str:
     if call.http_status:
         parts.append(f"HTTP {call.http_status}")
     parts.append(f"started {instant(call.start_ns)}")
-    parts.append(f"ran {duration(call.end_ns - call.start_ns)}" if call.end_ns is not None else "never ended")
+    end_ns = call.end_ns
+    parts.append("no end recorded" if end_ns is None else f"ran {duration(end_ns - call.start_ns)}")
     if call.turn is not None:
         parts.append(f"asked for in model turn {call.turn}")
     if call.content_state == "truncated":

@@ -103,7 +103,7 @@ def _loops(incidents: list[Found]) -> list[Incident]:
 def _sentence(figures: Figures, incidents: list[Found], seen: Coverage) -> str:
     if not figures.calls:
         if seen.calls_not_ended:
-            return f"No call has finished yet; {plural(seen.calls_not_ended, 'call')} still open."
+            return f"No call has finished yet; {plural(seen.calls_not_ended, 'call')} without a recorded end."
         return "No tool calls here yet."
     blind = max(seen.calls_without_arguments, seen.calls_without_result)
     if blind == seen.calls:

@@ -93,7 +93,7 @@ def _figures(seen: Overview) -> None:
 
 def _ended(seen: Overview) -> str:
     open_calls = seen.coverage.calls_not_ended
-    return f"finished; {open_calls:,} still open" if open_calls else "all finished"
+    return f"finished; {open_calls:,} more without a recorded end" if open_calls else "all finished"
 
 
 def _requests(now: Figures) -> str:

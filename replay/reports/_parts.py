@@ -38,7 +38,10 @@ def coverage_text(covered: Coverage) -> list[Block]:
         ]
     if covered.calls_not_ended:
         blocks.append(
-            Paragraph(f"{plural(covered.calls_not_ended, 'call')} never ended and count for nothing here.")
+            Paragraph(
+                f"{plural(covered.calls_not_ended, 'call')} without a recorded end (still running, or asked "
+                "for and never run): not counted here."
+            )
         )
     hints: list[tuple[str, Inline]] = [
         ("To record more", (Quoted(one.dialect, 60), f": {one.hint}")) for one in covered.dialects if one.hint

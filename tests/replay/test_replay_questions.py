@@ -181,7 +181,7 @@ def test_overview_compares_with_the_period_before() -> None:
     [
         ([call(args=None), call(args=None)], "None of 2 calls could be judged"),
         ([call(args=None), call()], "None of 1 run went in circles (1 of 2 calls had content to judge)"),
-        ([replace(call(), end_ns=None)], "No call has finished yet; 1 call still open."),
+        ([replace(call(), end_ns=None)], "No call has finished yet; 1 call without a recorded end."),
         ([call("\x1b[31mred", agent="x" * 200)] * 3, "1 of 1 run went in circles; the worst is xxx"),
     ],
 )
