@@ -171,10 +171,11 @@ def _outcome(totals: RequestTotals, requests: list[JudgedRequest]) -> str:
     if totals.not_prevented:
         parts.append(f"{totals.not_prevented:,} would have failed all the same")
     if totals.undetermined:
-        why = reasons(one for one in requests if one.verdict == "undetermined")
+        unjudged = [one for one in requests if one.verdict == "undetermined"]
+        why = reasons(unjudged)
         if len(why) == 1:
             whose = "its" if totals.undetermined == 1 else "their"
-            named = f": {whose} {_WANTS[why[0][0]]}"
+            named = f": {whose} {_WANTS[_want(unjudged[0])][1]}"
         else:
             named = f" ({', '.join(f'{number:,} {what}' for what, number in why)})"
         parts.append(f"{totals.undetermined:,} cannot be judged{named}")
@@ -184,30 +185,22 @@ def _outcome(totals: RequestTotals, requests: list[JudgedRequest]) -> str:
 def reasons(undetermined: Iterable[JudgedRequest]) -> list[tuple[str, int]]:
     """Why requests cannot be judged, in a few words, with how many; most first."""
     found = Counter(_want(one) for one in undetermined)
-    return found.most_common()
+    return [(_WANTS[why][0], number) for why, number in found.most_common()]
 
 
 def _want(one: JudgedRequest) -> str:
     if one.error_class == "repeated_calls":
-        return "without recorded calls"
-    if one.messages is None:
-        return "not recorded"
-    if one.content_state == "truncated" or "only the role" in (one.reason or ""):
-        return "recorded with gaps"
-    if "without an id" in (one.reason or ""):
-        return "recorded without ids"
-    if one.judged_as is None:
-        return "of an unknown provider"
-    return "not recorded as sent"
+        return "no_calls"
+    return one.undetermined or "not_recorded"
 
 
-_WANTS = {
-    "without recorded calls": "calls before were not recorded",
-    "not recorded": "messages were not recorded",
-    "recorded with gaps": "messages were recorded cut or with gaps",
-    "recorded without ids": "calls were recorded without ids",
-    "of an unknown provider": "provider, and so its rules, is not known",
-    "not recorded as sent": "recorded messages are not what was refused",
+_WANTS = {  # in a list, and in a sentence behind "its" or "their"
+    "no_calls": ("without recorded calls", "calls before were not recorded"),
+    "not_recorded": ("not recorded", "messages were not recorded"),
+    "truncated": ("recorded with gaps", "messages were recorded cut or with gaps"),
+    "without_ids": ("recorded without ids", "calls were recorded without ids"),
+    "no_rules": ("of an unknown provider", "provider, and so its rules, is not known"),
+    "contradicted": ("not recorded as sent", "recorded messages are not what was refused"),
 }
 
 

@@ -56,6 +56,7 @@ from .requests import (
     RequestHistory,
     RequestTotals,
     RequestVerdict,
+    Undetermined,
     analyse_requests,
     request_history,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "TextChange",
     "TimeBucket",
     "Totals",
+    "Undetermined",
     "VerdictChanges",
     "analyse_requests",
     "call_verdicts",

@@ -23,6 +23,7 @@ from ._types import (
     RequestHistory,
     RequestTotals,
     RequestVerdict,
+    Undetermined,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "RequestHistory",
     "RequestTotals",
     "RequestVerdict",
+    "Undetermined",
     "analyse_requests",
     "request_history",
 ]

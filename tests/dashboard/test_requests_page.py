@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import streamlit as st
@@ -27,6 +27,7 @@ from loopscope.replay import (
     RequestAnalysis,
     RequestHistory,
     RequestTotals,
+    Undetermined,
     analyse_requests,
     request_history,
 )
@@ -329,7 +330,7 @@ def judged(verdict: str | None, **more: Any) -> JudgedRequest:
         (RequestTotals(requests=1), [], "The one request to a model was answered."),
         (
             RequestTotals(requests=147, failed=3, tool_related=3, prevented=2, undetermined=1, causes=2),
-            [judged("undetermined", messages=None)],
+            [judged("undetermined", undetermined="not_recorded")],
             "3 of 147 requests were refused over tool calls and results, from 2 broken histories; the "
             "sanitizer would have prevented 2, 1 cannot be judged: its messages were not recorded.",
         ),
@@ -341,7 +342,10 @@ def judged(verdict: str | None, **more: Any) -> JudgedRequest:
         ),
         (
             RequestTotals(requests=9, failed=4, tool_related=2, undetermined=2, causes=2),
-            [judged("undetermined", content_state="truncated"), judged("undetermined", judged_as=None)],
+            [
+                judged("undetermined", undetermined="truncated"),
+                judged("undetermined", undetermined="no_rules"),
+            ],
             "2 of 9 requests were refused over tool calls and results, from 2 broken histories; the "
             "sanitizer would have prevented none, 2 cannot be judged (1 recorded with gaps, 1 of an unknown "
             "provider). 2 more failed for other reasons.",
@@ -356,6 +360,14 @@ def judged(verdict: str | None, **more: Any) -> JudgedRequest:
 )
 def test_the_sentence(totals: RequestTotals, undetermined: list[JudgedRequest], said: str) -> None:
     assert _request_words.said(totals, undetermined) == said
+
+
+def test_every_reason_for_no_verdict_has_plain_words() -> None:
+    for why in get_args(Undetermined):
+        ((words, number),) = _request_words.reasons([judged("undetermined", undetermined=why)])
+        assert ("_" in words, number) == (False, 1)
+    loop = judged("undetermined", undetermined="not_recorded", error_class="repeated_calls")
+    assert _request_words.reasons([loop]) == [("without recorded calls", 1)]
 
 
 def test_every_class_and_every_repair_has_plain_words() -> None:
