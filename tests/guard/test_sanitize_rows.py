@@ -380,3 +380,10 @@ def test_hole_c_a_call_without_an_id_gets_one_and_its_result_too():
     assert is_stub_result(result.messages[5]["content"])
     # The id does not change when the history grows: prompt caches hold.
     assert sanitized(messages[:3]).messages == result.messages[:3]
+
+
+def test_an_id_that_a_repair_made_gives_way_to_one_that_comes_later():
+    history = [U(), A("k:f", "k:g"), T("k", "1"), T("k", "2"), U()]
+    assert show(sanitized(history).messages) == "Uq A[k,k_d2] T(k)1 T(k_d2)2 Uq"
+    grown = sanitized([*history, A("k_d2:h"), T("k_d2", "3")]).messages
+    assert show(grown) == "Uq A[k,k_d3] T(k)1 T(k_d3)2 Uq A[k_d2] T(k_d2)3"
