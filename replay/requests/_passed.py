@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +29,7 @@ __all__ = ["Chain", "HistoryFacts", "Passed", "check_passed"]
 
 _BATCH = 4_000  # histories read at once
 _BROKEN = 200
+_Group = tuple[int, int, str | None, str | None]  # history, messages, provider, model: see `request_passed`
 
 
 class HistoryFacts(NamedTuple):
@@ -244,9 +245,9 @@ def _count(
     passed = Passed()
     risks: Counter[str] = Counter()
     classes: dict[str, Counter[str]] = {}
-    samples: dict[str, tuple[int, int]] = {}
+    earliest: dict[str, tuple[int, set[_Group]]] = {}  # by provider: when, and in which groups
     broken: dict[tuple[int, int], str] = {}
-    for number, messages, provider, model, requests, _ in groups:
+    for number, messages, provider, model, requests, first_ns in groups:
         passed.requests += requests
         if number is None:
             passed.not_recorded += requests
@@ -275,13 +276,17 @@ def _count(
             passed.latent += requests if facts.refused else 0
             for name in {name for name, _ in facts.refused}:
                 risks[name] += requests
-                samples.setdefault(name, (number, messages))
+                when, where = earliest.get(name, (first_ns, set()))
+                if first_ns < when or not where:
+                    earliest[name] = when, where = first_ns, set()
+                if first_ns == when:
+                    where.add((number, messages, provider, model))
             for name, error_class in facts.refused:
                 classes.setdefault(name, Counter())[error_class] += requests
     passed.broken_requests = _broken(con, broken, known, filters)
-    where = _samples(con, samples, filters)
+    samples = _samples(con, earliest, filters)
     passed.risks = [
-        ProviderRisk(name, count, dict(classes[name].most_common()), *where.get(name, (None, None)))
+        ProviderRisk(name, count, dict(classes[name].most_common()), *samples.get(name, (None, None)))
         for name, count in sorted(risks.items(), key=lambda item: (-item[1], item[0]))
     ]
     return passed
@@ -325,12 +330,17 @@ def _broken(
 
 
 def _samples(
-    con: duckdb.DuckDBPyConnection, samples: dict[str, tuple[int, int]], filters: Filters
+    con: duckdb.DuckDBPyConnection, earliest: Mapping[str, tuple[int, set[_Group]]], filters: Filters
 ) -> dict[str, tuple[str, str]]:
-    """One request for each provider."""
-    carriers = {
-        (row["history"], row["messages"]): (row["trace_id"], row["span_id"])
-        for row in _carriers(con, set(samples.values()), filters, 10_000)
-        if row["nth"] == 1
-    }
-    return {name: carriers[key] for name, key in samples.items() if key in carriers}
+    """The earliest request for each provider: the same one in whatever order the requests were read."""
+    if not earliest:
+        return {}
+    condition, params = request_filter(filters)
+    times = sorted({when for when, _ in earliest.values()})
+    found: dict[str, tuple[str, str]] = {}
+    for row in rows(con, filtered("request_samples", condition), {**params, "times": times}):
+        group = (row["history"], row["messages"], row["provider"], row["model"])
+        for name, (when, groups) in earliest.items():
+            if row["start_ns"] == when and group in groups:
+                found.setdefault(name, (row["trace_id"], row["span_id"]))
+    return found

@@ -5,7 +5,7 @@ SELECT
     CASE WHEN input_parts IS NULL OR content_state = 'truncated' THEN NULL ELSE len(input_parts) END AS messages,
     provider, model,
     count(*) AS requests,
-    max(start_ns) AS last_ns
+    min(start_ns) AS first_ns
 FROM llm_request_rows
 WHERE status <> 'error' AND TRUE /* filter */
 GROUP BY ALL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,21 @@ def test_latent_counts_requests_by_provider_and_class_without_the_own() -> None:
     assert (risk.sample_trace_id, risk.sample_span_id) != (None, None)
     assert found.totals.latent == 2
     assert found.coverage.passed_against_rules == 1
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_the_sample_is_the_earliest_request_whatever_was_imported_first(order: tuple[int, ...]) -> None:
+    long_id = [USER, asks("call_0123456789"), gives("call_0123456789")]
+    longer = [*long_id, says("user", "thanks")]
+    requests = [
+        sent(long_id, at=1, provider="mistral_ai", model="mistral-large-latest"),  # not judged
+        sent(longer, at=2, trace_id="b", span_id="1"),
+        sent(long_id, at=2, trace_id="a", span_id="2"),
+        sent(long_id, at=3, trace_id="a", span_id="0"),
+    ]
+    (risk,) = analysed(*(requests[number] for number in order)).by_provider
+    assert (risk.provider, risk.requests) == ("mistral", 3)
+    assert (risk.sample_trace_id, risk.sample_span_id) == ("a", "2")
 
 
 def test_rules_that_depend_on_the_model_served_are_no_risk() -> None:
