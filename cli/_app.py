@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 bad input or a refusal (one line on stderr says what, wher
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -79,10 +80,55 @@ def root(
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Never lets a traceback out."""
+    _ready_streams()
+    try:
+        code = _run(args)
+        sys.stdout.flush()  # else what cannot be written is found out only when the process is gone
+    except BrokenPipeError:
+        return _say_no_more()
+    except OSError as error:
+        if not _is_of_output(error):
+            return _report_unexpected(error)
+        print_error(f"the output cannot be written: {error.strerror}; write it to another place")
+        _say_no_more()
+        return 2
+    return code
+
+
+def _ready_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Half of a pair of surrogates, left where a text was cut, goes out as its escape.
             stream.reconfigure(errors="backslashreplace")
+    # Python leaves None for a stream that was closed before the start (`>&-`).
+    if sys.stdout is None:
+        sys.stdout = _Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+class _Closed(io.TextIOBase):
+    """A standard output that was closed: a command may run that writes nothing to it."""
+
+    encoding = "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
+# A full disk, a quota, a failing device, a closed descriptor.
+_OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Did writing to a stream fail, and not a call that names a file?"""
+    return error.errno in _OUTPUT_ERRORS and error.filename is None
+
+
+def _run(args: Sequence[str] | None) -> int:
     try:
         code = app(args=list(sys.argv[1:] if args is None else args), standalone_mode=False)
     except LoopscopeError as error:
@@ -91,8 +137,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print_error("interrupted")
         return 130
-    except BrokenPipeError:
-        return _say_no_more()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or _is_of_output(error):
+            raise
+        return _report_unexpected(error)
     except SystemExit as done:  # click and rich make one of a broken pipe
         if isinstance(done.__context__, BrokenPipeError):
             return _say_no_more()

@@ -312,7 +312,7 @@ def _histories(source: str) -> Iterator[_History]:
     text = _read(source)
     name = "standard input" if source == "-" else source
     try:
-        documents: list[tuple[int | None, Any]] = [(None, json.loads(text))]
+        documents: list[tuple[int | None, Any]] = [(None, _loads(text, name))]
     except (ValueError, RecursionError) as error:
         documents = list(_json_lines(text, name, error))
     if documents and all(_is_message(document) for _, document in documents):
@@ -358,13 +358,39 @@ def _read(source: str) -> str:
         raise LoopscopeError(f"{source}: not UTF-8 text (byte {error.start})") from None
 
 
+def _loads(text: str, where: str) -> Any:
+    """JSON as it stands: what could not be written back is refused."""
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+            raise LoopscopeError(
+                f"{where}: an object has the key {json.dumps(twice[:60])} twice, of which one would be lost: "
+                "take one of them out"
+            )
+        return made
+
+    def integer_of(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError:
+            raise LoopscopeError(
+                f"{where}: a whole number of {len(digits.lstrip('-')):,} digits, more than can be read: "
+                "put it between quotes"
+            ) from None
+
+    return json.loads(text, object_pairs_hook=object_of, parse_int=integer_of)
+
+
 def _json_lines(text: str, name: str, whole: Exception) -> Iterator[tuple[int, Any]]:
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            yield number, _loads(line, f"{name}, line {number}")
         except (ValueError, RecursionError) as error:
             if number == 1 or len(lines) == 1:
                 raise LoopscopeError(f"{name}: not JSON: {whole}") from None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from loopscope.cli import _messages
 
 CALL = {"id": "k", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ASKED = [
@@ -313,3 +317,71 @@ def test_many_providers_leave_room_for_the_reason(run, file):
     assert f" +{len(names) - 2} " in line
     assert " openai, " in line
     assert [row["message"] for row in told] == sorted(row["message"] for row in told)
+
+
+@pytest.mark.parametrize("command", [["sanitize"], ["sanitize", "--report"], ["lint"]])
+@pytest.mark.parametrize("size", [1, 100_000])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_one_line(file, command, size):
+    """With a small output the failure comes when it is flushed, with a large one when it is written."""
+    source = file([{"role": "user", "content": "q" * size}])
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "loopscope.cli", *command, source],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, last.startswith("loopscope: the output cannot be written: ")) == (2, True)
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no shell that closes a descriptor")
+def test_a_closed_output_is_one_line_and_no_hindrance_where_nothing_is_printed(file):
+    def run_closed(*args: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "loopscope.cli", *map(str, args)]
+        shell = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+        return subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False)
+
+    source = file(GOOD)
+    done = run_closed("sanitize", source)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1:] == [
+        "loopscope: the output cannot be written: standard output is closed; write it to another place"
+    ]
+    made = source.with_name("out.json")
+    assert run_closed("sanitize", source, "-o", made).returncode == 0
+    assert json.loads(made.read_text()) == GOOD
+
+
+def test_a_failure_that_is_not_of_the_output_is_still_a_bug(run, file, monkeypatch):
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+
+    monkeypatch.setattr(_messages, "_histories", fails)
+    done = run("sanitize", file(GOOD))
+    assert (done.code, "this is a bug" in done.err) == (70, True)
+
+
+@pytest.mark.parametrize("command", ["sanitize", "lint"])
+@pytest.mark.parametrize("lines", [False, True])
+def test_what_json_cannot_give_back_is_refused(run, file, command, lines):
+    first = json.dumps({"role": "user", "content": "q"})
+    for bad, said in (
+        ('{"role": "user", "content": "a", "content": "b"}', 'an object has the key "content" twice'),
+        ('{"role": "user", "content": -' + "1" * 4_301 + "}", "a whole number of 4,301 digits"),
+    ):
+        source = file(f"{first}\n{bad}\n" if lines else f"[{first}, {bad}]")
+        done = run(command, source)
+        where = f"{source}, line 2" if lines else str(source)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"loopscope: {where}: {said}")
+        assert done.err.count("\n") == 1
+
+
+def test_a_long_number_that_python_reads_goes_through(run, file):
+    text = '[{"role": "user", "content": "q", "seed": ' + "7" * 4_300 + "}]"
+    assert run("sanitize", file(text)).out.strip() == text
