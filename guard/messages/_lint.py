@@ -131,6 +131,7 @@ _WRONG: dict[Rule, str] = {
     Rule.BLANK_TEXT: "the message has a blank text block",
     Rule.ASSISTANT_EMPTY: "the assistant message has neither text nor calls",
     Rule.ASSISTANT_NULL: "the assistant message has neither content nor calls",
+    Rule.RESULT_NULL: "result{id} has no content",
     Rule.CONTENT_PRESENT: "the message has no content",
     Rule.PARTS_PRESENT: "the message has no parts",
     Rule.USER_AFTER_TOOL: "a user message follows a result directly",

@@ -38,6 +38,7 @@ _CONTENT_RULES = frozenset(
         Rule.BLANK_TEXT,
         Rule.ASSISTANT_EMPTY,
         Rule.ASSISTANT_NULL,
+        Rule.RESULT_NULL,
         Rule.CONTENT_PRESENT,
         Rule.PARTS_PRESENT,
         Rule.FAILED_RESULT_EMPTY,
@@ -169,7 +170,7 @@ def _content(message: Message, rules: ProviderRules, form: Format, log: Log, is_
     if Rule.FAILED_RESULT_EMPTY in wanted:
         blocks = [_filled_result(block, message, form, log) for block in blocks]
     if message.role == "tool":
-        if Rule.CONTENT_PRESENT in wanted:
+        if wanted & {Rule.RESULT_NULL, Rule.CONTENT_PRESENT}:
             blocks = [_present_result(block, message, log) for block in blocks]
         return _with_blocks(message, blocks)
     if Rule.BLANK_TEXT in wanted and message.role != "system":

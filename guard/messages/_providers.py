@@ -143,6 +143,7 @@ _OPENAI_CHAT: Mapping[tuple[Rule, ...] | Rule, Iterable[str]] = {
     _R.ID_PRESENT: ("langchain-ai/langchain/issues/22600", "vercel/ai/issues/2178"),
     _R.ID_MAX_40: ("vercel/ai/issues/5171", "camel-ai/camel/issues/2215", "BerriAI/litellm/issues/17343"),
     _R.ASSISTANT_NULL: ("run-llama/llama_index/pull/17921", "vercel/ai/pull/13744"),
+    _R.RESULT_NULL: ("run-llama/llama_index/issues/17555", "vercel/ai/pull/5526"),
 }
 _OPENAI_RESPONSES: Mapping[tuple[Rule, ...] | Rule, Iterable[str]] = {
     _MISSING: ("lace-ai/gai/pull/49", "jeffdafoe/llm-memory-api/pull/179"),

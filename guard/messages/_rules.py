@@ -51,6 +51,7 @@ class Rule(StrEnum):
     BLANK_TEXT = "blank_text"
     ASSISTANT_EMPTY = "assistant_empty"
     ASSISTANT_NULL = "assistant_null"
+    RESULT_NULL = "result_null"
     CONTENT_PRESENT = "content_present"
     PARTS_PRESENT = "parts_present"
     # Roles
@@ -101,6 +102,7 @@ _RULES: dict[Rule, tuple[ErrorClass, str]] = {
         _E.EMPTY_CONTENT,
         "the content of an assistant message is null only beside calls",
     ),
+    Rule.RESULT_NULL: (_E.EMPTY_CONTENT, "the content of a result is not null"),
     Rule.CONTENT_PRESENT: (_E.EMPTY_CONTENT, "the content of a message is never null, not even beside calls"),
     Rule.PARTS_PRESENT: (_E.EMPTY_CONTENT, "every message has a part"),
     Rule.USER_AFTER_TOOL: (_E.ROLE_ORDER, "an assistant message stands between a result and a user message"),

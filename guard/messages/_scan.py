@@ -294,7 +294,8 @@ class HistoryScan:
         if before:
             self._found.append(Finding(Rule.RESULTS_FIRST, index, results[0].id))
         if self._chat and results[0].content is None:
-            self._found.append(Finding(Rule.CONTENT_PRESENT, index, results[0].id))
+            for rule in (Rule.RESULT_NULL, Rule.CONTENT_PRESENT):
+                self._found.append(Finding(rule, index, results[0].id))
         self._role(message.role, "tool", index)
         if other and message.role == "user":
             self._found.append(Finding(Rule.USER_AFTER_TOOL, index, results[0].id))

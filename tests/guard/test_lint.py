@@ -66,6 +66,8 @@ CHAT = [
     ("openai", [U, {**DONE, "tool_calls": None}], []),
     ("openai", [U, {"role": "assistant", "content": None}, U], [("assistant_null", 1, None)]),
     ("openai", [U, {"role": "assistant", "content": ""}, U], []),
+    ("openai", [U, asks("k"), tool("k", None)], [("result_null", 2, "k")]),
+    ("openai", [U, asks("k"), tool("k", "")], []),
     ("openai", [U, asks(None), tool("")], [("id_present", 1, None), ("id_present", 2, "")]),
     ("azure-openai", [U, asks("k")], [("missing_result", 1, "k")]),
     ("deepseek", [U, asks("a", "b"), tool("a"), U], [("missing_some_results", 1, "b")]),

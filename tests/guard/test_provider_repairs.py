@@ -158,6 +158,16 @@ def test_words_that_only_python_takes_for_json_become_null(word: str):
     assert "NaN or Infinity" in result.repairs[0].detail
 
 
+@pytest.mark.parametrize("provider", ["openai", "azure-openai", "xai"])
+def test_a_result_without_content_gets_an_empty_one(provider: str):
+    history = [U, asks(call("1")), {**tool("1"), "content": None}, DONE]
+    (violation,) = [one for one in lint_messages(history, provider) if one.message_index == 2]
+    assert violation.error_class == "empty_content"
+    result = mended(history, provider)
+    assert result.messages[2] == {**tool("1"), "content": ""}
+    assert lint_messages(history, "deepseek") == ()
+
+
 def test_numbers_of_any_length_are_json():
     history = [U, asks(call("1", arguments=f'{{"a": {"9" * 5_000}, "b": 1e999}}')), tool("1"), DONE]
     assert mended(history, "dashscope").repairs == ()
