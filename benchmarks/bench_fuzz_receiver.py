@@ -40,6 +40,7 @@ from loopscope.collector import Spool, Store, fold, logs_json_to_protobuf, trace
 from loopscope.collector._grpc_receiver import GrpcReceiver
 from loopscope.collector._intake import Intake
 from loopscope.collector._receiver import http_app
+from loopscope.collector._varint import varint
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 LIMIT = 1 << 20  # for most bodies, so that bombs are cheap to make
@@ -414,7 +415,7 @@ class Maker:
                 levels = self.random.choice((99, 300, 3000))
                 data = b""
                 for _ in range(levels):
-                    data = b"\x0a" + _varint(len(data)) + data
+                    data = b"\x0a" + varint(len(data)) + data
                 return Body("extreme", "traces", data, PROTOBUF)
             case _:
                 sound, other = a_span(self.next_number()), a_span(self.next_number())
@@ -422,15 +423,6 @@ class Maker:
                 other["attributes"] += [attribute(f"a{index}", index) for index in range(20_000)]
                 data = to_protobuf("traces", request_of("traces", sound, other))
                 return Body("extreme", "traces", data, PROTOBUF, "identity", number, frozenset({200}))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 @dataclass

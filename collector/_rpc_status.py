@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._varint import varint
+
 __all__ = ["retry_info", "rpc_status"]
 
 _MAX_MESSAGE = 1000
@@ -23,6 +25,4 @@ def retry_info(seconds: int) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    size = len(data)
-    length = bytes((size,)) if size < 0x80 else bytes((size & 0x7F | 0x80, size >> 7))
-    return bytes((number << 3 | 2,)) + length + data
+    return bytes((number << 3 | 2,)) + varint(len(data)) + data

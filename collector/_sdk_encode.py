@@ -18,6 +18,8 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
+from ._varint import varint
+
 __all__ = ["encode_request", "encode_span"]
 
 _logger = logging.getLogger(__name__)
@@ -226,11 +228,4 @@ def _field(tag: bytes, body: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    if number < 1 << 14:
-        return _SMALL_VARINTS[number]
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return _SMALL_VARINTS[number] if number < 1 << 14 else varint(number)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from ._varint import varint
+
 __all__ = ["with_valid_text"]
 
 _MAX_DEPTH = 100  # as protobuf's own
@@ -35,7 +37,7 @@ def _rewrite(data: bytes, descriptor: Descriptor, depth: int) -> bytes:
                 inner = inner.decode("utf-8", "replace").encode()
             elif field.message_type is not None:
                 inner = _rewrite(inner, field.message_type, depth + 1)
-            piece = _varint(number << 3 | _LENGTH) + _varint(len(inner)) + inner
+            piece = varint(number << 3 | _LENGTH) + varint(len(inner)) + inner
         parts.append(piece)
     return b"".join(parts)
 
@@ -74,12 +76,3 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
