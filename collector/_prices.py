@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import translate
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 from ..guard import LoopscopeError
+from ._toml_file import read_toml
 
 __all__ = ["PRICES_VARIABLE", "PriceTable", "Tokens", "price_of"]
 
@@ -63,12 +62,7 @@ class PriceTable:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> PriceTable:
         """Raises LoopscopeError, one line that names the file and the row."""
-        try:
-            found = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-        except OSError as error:
-            raise LoopscopeError(f"cannot read the prices {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise LoopscopeError(f"{path} is not TOML: {error}") from error
+        found = read_toml(path, "the prices")
         models = found.get("models", [])
         if (
             found.get("version", 1) != 1

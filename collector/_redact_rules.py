@@ -11,12 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -27,6 +25,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from ..guard import LoopscopeError, OtlpDecodeError
 from ._redact import captures_content, redact_logs, redact_traces
 from ._segment import Signal
+from ._toml_file import read_toml
 
 __all__ = [
     "REDACT_KEYS_VARIABLE",
@@ -89,12 +88,7 @@ class RedactionRules:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> RedactionRules:
         """Rules of a TOML file with `keys` and `patterns`. Raises LoopscopeError."""
-        try:
-            found = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-        except OSError as error:
-            raise LoopscopeError(f"cannot read the redaction rules {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise LoopscopeError(f"{path} is not TOML: {error}") from error
+        found = read_toml(path, "the redaction rules")
         if unknown := sorted(found.keys() - _FILE_KEYS):
             raise LoopscopeError(f"{path}: unknown key {unknown[0]!r}; there are version, keys and patterns")
         if found.get("version", 1) != 1:
