@@ -9,6 +9,7 @@ from typing import Any
 __all__ = [
     "PLACEHOLDERS",
     "as_int",
+    "as_list",
     "as_text",
     "block_text",
     "dump",
@@ -84,6 +85,11 @@ def as_int(value: Any) -> int | None:
     elif not isinstance(value, int):
         return None
     return value if -_INT64 <= value < _INT64 else None
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def utf8(text: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._attributes import as_list
 from ._conversations import call, conversation_parts, fact, text_of_parts
 from ._json_stream import JsonValue
 from ._otlp import Part
@@ -79,7 +80,7 @@ def _conversation(value: dict[str, Any], where: str, skipped: SkipList) -> Conve
 
 def _turn(step: dict[str, Any]) -> list[dict[str, Any]]:
     message = _message(step, "assistant")
-    calls = [entry for entry in _list(step.get("tool_calls")) if isinstance(entry, dict)]
+    calls = [entry for entry in as_list(step.get("tool_calls")) if isinstance(entry, dict)]
     if calls:
         message["tool_calls"] = [
             call(entry.get("tool_call_id"), entry.get("function_name"), entry.get("arguments"))
@@ -127,7 +128,7 @@ def _content(content: Any) -> Any:
 
 def _results(step: dict[str, Any]) -> list[dict[str, Any]]:
     results = json_object(step.get("observation")).get("results")
-    return [entry for entry in _list(results) if isinstance(entry, dict)]
+    return [entry for entry in as_list(results) if isinstance(entry, dict)]
 
 
 def _flag(result: dict[str, Any]) -> bool | None:
@@ -141,7 +142,3 @@ def _flag(result: dict[str, Any]) -> bool | None:
 
 def _failed(message: dict[str, Any]) -> bool | None:
     return message.get("is_error")
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

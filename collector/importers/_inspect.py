@@ -15,6 +15,7 @@ from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from .._attributes import as_list
 from .._transcripts import HISTORY_AFTER, TRANSCRIPT_SCOPE
 from ._clock import SYNTHETIC_BASE_NS
 from ._conversations import call, conversation_parts, fact, text_of_parts
@@ -69,7 +70,7 @@ def sample_parts(sample: Any, about: dict[str, Any], where: str, skipped: SkipLi
     """Requests of one sample. `about`: the log's `eval`. Raises FormatError."""
     if not isinstance(sample, dict) or "id" not in sample:
         raise FormatError("not a sample (an object with an id)", where=where)
-    events = [event for event in _list(sample.get("events")) if isinstance(event, dict)]
+    events = [event for event in as_list(sample.get("events")) if isinstance(event, dict)]
     if any(event.get("event") in ("model", "tool") for event in events):
         yield from request_parts(_Sample(sample, about, events).spans())
         return
@@ -99,7 +100,7 @@ class _Sample:
         self._about = about
         self._events = events
         self._attachments = json_object(sample.get("attachments"))
-        self._pool = _list(json_object(sample.get("events_data")).get("messages"))
+        self._pool = as_list(json_object(sample.get("events_data")).get("messages"))
         ids = [
             about.get("eval_id") or about.get("run_id"),
             sample.get("uuid"),
@@ -204,7 +205,7 @@ class _Sample:
 
     def _chat(self, index: int, event: dict[str, Any], thread: _Thread) -> ExportedSpan:
         output = json_object(event.get("output"))
-        choices = [choice for choice in _list(output.get("choices")) if isinstance(choice, dict)]
+        choices = [choice for choice in as_list(output.get("choices")) if isinstance(choice, dict)]
         model = event.get("model") if isinstance(event.get("model"), str) else output.get("model")
         error = event.get("error") or output.get("error")
         ended = time_of(event.get("completed"))
@@ -237,7 +238,7 @@ class _Sample:
             span.status, span.status_message = ERROR, text_of(error)
         elif answer:
             thread.keys, thread.chat = [*keys, _key(answer)], span.span_id
-            for asked in _list(answer.get("tool_calls")):
+            for asked in as_list(answer.get("tool_calls")):
                 if isinstance(asked, dict) and isinstance(asked.get("id"), str):
                     self._asked[asked["id"]] = (asked, thread, ended or self._now)
         return span
@@ -277,7 +278,7 @@ class _Sample:
 
     def _untold(self) -> Iterator[ExportedSpan]:
         """Calls that were asked for, but have no event: answered in a later history, or never."""
-        for message in [*self._pool, *_list(self._sample.get("messages"))]:
+        for message in [*self._pool, *as_list(self._sample.get("messages"))]:
             self._note_answer(message)
         for call_id, (asked, thread, when) in self._asked.items():
             answer = self._answers.get(call_id)
@@ -337,8 +338,8 @@ class _Sample:
 
     def _input(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """The history of a request: written out, or as ranges of the sample's pool of messages."""
-        found = _list(event.get("input"))
-        for span in _list(event.get("input_refs")):
+        found = as_list(event.get("input"))
+        for span in as_list(event.get("input_refs")):
             if isinstance(span, list) and len(span) == 2 and all(isinstance(at, int) for at in span):
                 found = [*found, *self._pool[max(span[0], 0) : max(span[1], 0)]]
         for message in found:
@@ -375,7 +376,7 @@ def _walk(events: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
     while waiting:
         event, above = waiting.pop()
         yield event, above
-        inner = [entry for entry in _list(event.get("events")) if isinstance(entry, dict)]
+        inner = [entry for entry in as_list(event.get("events")) if isinstance(entry, dict)]
         waiting += [(entry, event.get("span_id") or above) for entry in reversed(inner)]
 
 
@@ -396,7 +397,7 @@ def _parts(message: dict[str, Any]) -> dict[str, Any]:
         part = {"type": "tool_call_response", "id": message.get("tool_call_id")}
         return {"role": "tool", "parts": [part | {"response": text if text is not None else content}]}
     parts: list[dict[str, Any]] = []
-    for block in [content] if isinstance(content, str) else _list(content):
+    for block in [content] if isinstance(content, str) else as_list(content):
         if isinstance(block, str):
             parts += [{"type": "text", "content": block}] if block else []
         elif isinstance(block, dict) and block.get("type") == "reasoning":
@@ -405,7 +406,7 @@ def _parts(message: dict[str, Any]) -> dict[str, Any]:
             parts.append({"type": "text", "content": block["text"]})
         elif isinstance(block, dict):
             parts.append(block)
-    for asked in _list(message.get("tool_calls")):
+    for asked in as_list(message.get("tool_calls")):
         if isinstance(asked, dict):
             part = {"type": "tool_call", "id": asked.get("id"), "name": asked.get("function")}
             parts.append(part | {"arguments": asked.get("arguments")})
@@ -422,11 +423,11 @@ def _from_messages(sample: dict[str, Any], about: dict[str, Any], where: str) ->
     if isinstance(about.get("model"), str):
         conversation.models["assistant"] = about["model"]
     attachments = _Sample(sample, about, [])
-    for entry in _list(sample.get("messages")):
+    for entry in as_list(sample.get("messages")):
         message = attachments._whole_message(entry)
         if not isinstance(message.get("role"), str):
             raise FormatError("a message without a role", where=where)
-        calls = [entry for entry in _list(message.get("tool_calls")) if isinstance(entry, dict)]
+        calls = [entry for entry in as_list(message.get("tool_calls")) if isinstance(entry, dict)]
         if calls:
             message["tool_calls"] = [
                 call(entry.get("id"), entry.get("function"), entry.get("arguments")) for entry in calls
@@ -467,7 +468,3 @@ def _json(value: Any) -> str:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -9,6 +9,7 @@ from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from .._attributes import as_list
 from ._json_stream import JsonValue
 from ._otlp import Part
 from ._report import FormatError, SkipList
@@ -96,7 +97,7 @@ def _span(span: Any, trace: dict[str, Any], processes: dict[str, Any], where: st
         status=status_of(tags.get("otel.status_code")) or (ERROR if failed else UNSET),
         status_message=message if isinstance(message, str) else None,
         attributes={key: value for key, value in tags.items() if key not in _FIELDS},
-        events=[event for log in _list(span.get("logs")) if (event := _event(log)) is not None],
+        events=[event for log in as_list(span.get("logs")) if (event := _event(log)) is not None],
         resource=resource,
         scope=_text(tags.get("otel.scope.name") or tags.get("otel.library.name")),
         scope_version=_text(tags.get("otel.scope.version") or tags.get("otel.library.version")),
@@ -105,7 +106,7 @@ def _span(span: Any, trace: dict[str, Any], processes: dict[str, Any], where: st
 
 def _parent(span: dict[str, Any]) -> str | None:
     """The span that this is a child of, or follows, in the same trace."""
-    references = [entry for entry in _list(span.get("references")) if isinstance(entry, dict)]
+    references = [entry for entry in as_list(span.get("references")) if isinstance(entry, dict)]
     own = [entry for entry in references if entry.get("traceID", span.get("traceID")) == span.get("traceID")]
     own.sort(key=lambda entry: entry.get("refType") != "CHILD_OF")
     return _text(own[0].get("spanID")) if own else _text(span.get("parentSpanID"))
@@ -121,7 +122,7 @@ def _event(log: Any) -> Event | None:
 
 def _tags(tags: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for tag in _list(tags):
+    for tag in as_list(tags):
         if isinstance(tag, dict) and isinstance(tag.get("key"), str):
             found[tag["key"]] = _value(tag.get("type"), tag.get("value"))
     return found
@@ -148,10 +149,6 @@ def _number(value: Any) -> int | None:
     if isinstance(value, str) and value.isdigit() and len(value) <= 19:
         value = int(value)
     return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 53 else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._attributes import as_list
 from ._json_stream import JsonValue
 from ._otlp import Part
 from ._report import FormatError, SkipList
@@ -101,7 +102,7 @@ def _span(span: Any, info: dict[str, Any], where: str) -> ExportedSpan:
         status=status_of(status.get("code")),
         status_message=message if isinstance(message, str) else None,
         attributes=attributes,
-        events=[event for entry in _list(span.get("events")) if (event := _event(entry)) is not None],
+        events=[event for entry in as_list(span.get("events")) if (event := _event(entry)) is not None],
         resource={"service.name": _service(info)},
         scope="mlflow",
     )
@@ -143,7 +144,3 @@ def _event(entry: Any) -> Event | None:
         return None
     when = time_of(entry.get("time_unix_nano"), entry.get("timestamp"))
     return Event(str(entry.get("name") or ""), when or 0, json_object(entry.get("attributes")))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._attributes import as_list
 from . import _json_stream
 from ._conversations import call, conversation_parts, fact, text_of_parts
 from ._json_stream import JsonValue
@@ -206,9 +207,9 @@ class _Reader:
 
 def _arguments(response: dict[str, Any], call_id: Any) -> Any:
     """The arguments as the model wrote them, out of its recorded answer."""
-    for choice in _list(response.get("choices")):
+    for choice in as_list(response.get("choices")):
         message = json_object(choice.get("message")) if isinstance(choice, dict) else {}
-        for asked in _list(message.get("tool_calls")):
+        for asked in as_list(message.get("tool_calls")):
             if isinstance(asked, dict) and asked.get("id") == call_id:
                 return json_object(asked.get("function")).get("arguments")
     return None
@@ -235,7 +236,3 @@ def _new_flag(seen: dict[str, Any]) -> bool | None:
 
 def _failed(message: dict[str, Any]) -> bool | None:
     return message.get("is_error")
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -11,6 +11,7 @@ from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from .._attributes import as_list
 from ._json_stream import JsonValue
 from ._otlp import Part
 from ._report import FormatError, SkipList
@@ -129,7 +130,7 @@ def _span(row: dict[str, Any], trace_id: str, span_id: str, *, where: str) -> Ex
         status=status_of(status.get("status_code")),
         status_message=message if isinstance(message, str) else None,
         attributes=attributes,
-        events=[event for entry in _list(row.get("events")) if (event := _event(entry)) is not None],
+        events=[event for entry in as_list(row.get("events")) if (event := _event(entry)) is not None],
         resource=resource,
     )
 
@@ -165,7 +166,3 @@ def _event(entry: Any) -> Event | None:
     attributes: dict[str, Any] = {}
     _flatten("", entry.get("attributes"), attributes, 0)
     return Event(str(entry.get("name") or ""), time_of(entry.get("timestamp")) or 0, attributes)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._attributes import as_list
 from ._conversations import call, conversation_parts, fact, text_of_parts
 from ._json_stream import JsonValue
 from ._otlp import Part
@@ -68,11 +69,11 @@ def _each(
 
 
 def _swe_agent(value: dict[str, Any], conversation: Conversation, skipped: SkipList) -> None:
-    history = [entry for entry in _list(value.get("history")) if isinstance(entry, dict)]
+    history = [entry for entry in as_list(value.get("history")) if isinstance(entry, dict)]
     shown = [entry for entry in history if not entry.get("is_demo")]
     if len(shown) < len(history):
         skipped.add(conversation.where, f"{len(history) - len(shown)} messages of demonstrations")
-    steps = [step for step in _list(value.get("trajectory")) if isinstance(step, dict)]
+    steps = [step for step in as_list(value.get("trajectory")) if isinstance(step, dict)]
     if steps and not any(entry.get("tool_calls") for entry in shown):
         before = next((i for i, entry in enumerate(shown) if entry.get("role") == "assistant"), len(shown))
         conversation.messages = [_message(entry) for entry in shown[:before]] + _steps(steps)
@@ -135,7 +136,7 @@ def _mini_swe_agent(value: dict[str, Any], conversation: Conversation, skipped: 
         message = _message(entry) | {"timestamp": extra.get("timestamp")}
         if isinstance(entry.get("tool_call_id"), str):
             message["tool_call_id"] = entry["tool_call_id"]
-        actions = [action for action in _list(extra.get("actions")) if action]
+        actions = [action for action in as_list(extra.get("actions")) if action]
         if entry["role"] == "assistant":
             waiting = [] if entry.get("tool_calls") else actions
             if waiting:
@@ -170,7 +171,3 @@ def _facts(value: dict[str, Any], conversation: Conversation) -> None:
     fact(conversation, "exit_status", end)
     if isinstance(end, str) and end and not end.lower().startswith("submitted"):
         conversation.failure = f"the run ended with {end[:200]}"
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
