@@ -82,5 +82,11 @@ class Message:
         return [block for block in self.blocks if isinstance(block, Call)]
 
     @property
+    def is_reasoning(self) -> bool:
+        """Does the model only think here? (openai-responses: a reasoning item)"""
+        block = self.blocks[0] if len(self.blocks) == 1 else None
+        return self.role == "assistant" and isinstance(block, Other) and block.kind == "reasoning"
+
+    @property
     def results(self) -> list[Result]:
         return [block for block in self.blocks if isinstance(block, Result)]

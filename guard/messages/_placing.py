@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from ._formats import Format
-from ._model import Block, Message, Other, Result
+from ._model import Block, Message, Result
 from ._pairing import Found, Pairs, Slot, Turn
 from ._repairs import Log
 from ._words import RepairKind
@@ -90,7 +90,7 @@ class _Builder:
             if following == "assistant" or not self.messages[at].calls:
                 continue  # it leads to that one now; where that goes too, the last one of the run decides
             before = at - 1
-            while before >= 0 and (before in gone or _is_reasoning(self.messages[before])):
+            while before >= 0 and (before in gone or self.messages[before].is_reasoning):
                 if before not in gone:
                     self._edit(before, 0, None)
                     why = "dropped a reasoning item with the call that it led to"
@@ -271,11 +271,6 @@ class _Builder:
             elif found.block > first_other and self.form.mixes:
                 self.moved(found, "stood behind other content of its message")
         return replace(message, blocks=blocks, changed=True)
-
-
-def _is_reasoning(message: Message) -> bool:
-    block = message.blocks[0] if len(message.blocks) == 1 else None
-    return message.role == "assistant" and isinstance(block, Other) and block.kind == "reasoning"
 
 
 def _without_empty(messages: list[Message], form: Format, log: Log) -> list[Message]:

@@ -297,7 +297,7 @@ def _without_dangling_reasoning(messages: list[Message], form: Format, log: Log)
     out: list[Message] = []
     follows = False  # something that reasoning may lead to stands behind
     for message in reversed(messages):
-        if _is_reasoning(message):
+        if message.is_reasoning:
             if not follows:
                 why = "left out a reasoning item: what it led to is not in the history"
                 log.add(RepairKind.DROPPED_REASONING, message, form.item_id(message), why)
@@ -309,8 +309,3 @@ def _without_dangling_reasoning(messages: list[Message], form: Format, log: Log)
         out.append(message)
     out.reverse()
     return out
-
-
-def _is_reasoning(message: Message) -> bool:
-    block = message.blocks[0] if len(message.blocks) == 1 else None
-    return message.role == "assistant" and type(block) is Other and block.kind == "reasoning"
