@@ -10,6 +10,8 @@ import os
 import sys
 from pathlib import Path
 
+from generated import write_or_check
+
 TARGET = Path(__file__).with_name("cli.md")
 INTRO = """# Command line
 
@@ -55,16 +57,5 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    text = render()
-    if "--check" in sys.argv[1:]:
-        if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
-            print(f"{TARGET.name} is not what the commands' help says: run `make docs`", file=sys.stderr)  # noqa: T201
-            return 1
-        return 0
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(TARGET, render(), "the commands' help"))

@@ -10,6 +10,8 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
+from generated import write_or_check
+
 TARGET = Path(__file__).with_name("providers.md")
 INTRO = """# What each provider refuses
 
@@ -86,16 +88,5 @@ def _link(source: str) -> str:
     return f"[{owner}/{repository}#{number}](https://github.com/{owner}/{repository}/{kind}/{number})"
 
 
-def main() -> int:
-    text = render()
-    if "--check" in sys.argv[1:]:
-        if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
-            print(f"{TARGET.name} is not what the table of providers says: run `make docs`", file=sys.stderr)  # noqa: T201
-            return 1
-        return 0
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(TARGET, render(), "the table of providers"))

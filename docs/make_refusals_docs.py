@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 
+from generated import write_or_check
+
 TARGET = Path(__file__).with_name("refusals.md")
 QUOTED = Path(__file__).parent.parent / "tests" / "guard" / "provider_texts.jsonl"
 INTRO = """# Providers' refusals, read
@@ -84,17 +86,5 @@ def _linked(source: str) -> str:
     return _LINK.sub(link, source)
 
 
-def main() -> int:
-    text = render()
-    if "--check" in sys.argv[1:]:
-        if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
-            message = f"{TARGET.name} is not what the catalogue of refusals says: run `make docs`"
-            print(message, file=sys.stderr)  # noqa: T201
-            return 1
-        return 0
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(TARGET, render(), "the catalogue of refusals"))
