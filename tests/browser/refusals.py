@@ -7,42 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from refused_histories import DUPLICATE, LOOP, MISSING, ORPHAN, Message, asks, gives, says
+
 from .hostile import MARKS
 
 __all__ = ["HOSTILE", "Traces", "asks", "gives", "says", "write_refusals"]
 
-Message = dict[str, Any]
-
 BEGIN = 1_795_000_000_000_000_000
 SECOND = 1_000_000_000
 HOSTILE = " ".join(MARKS)
-
-DUPLICATE = "Error code: 400 - Invalid parameter: Duplicate value for 'tool_call_id' of '{}' found."
-MISSING = (
-    "Error code: 400 - An assistant message with 'tool_calls' must be followed by tool messages responding "
-    "to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}"
-)
-ORPHAN = (
-    "Error code: 400 - Invalid parameter: messages with role 'tool' must be a response to a preceding "
-    "message with 'tool_calls'."
-)
-LOOP = (
-    "<400> InternalError.Algo.InvalidParameter: Repetitive tool calls detected: the same tool has been "
-    "called with the same arguments too many times."
-)
-
-
-def says(role: str, text: str) -> Message:
-    return {"role": role, "content": text}
-
-
-def asks(*ids: str, name: str = "search", args: str = '{"q": "refund"}') -> Message:
-    calls = [{"id": one, "type": "function", "function": {"name": name, "arguments": args}} for one in ids]
-    return {"role": "assistant", "content": "", "tool_calls": calls}
-
-
-def gives(call_id: str, text: str = "nothing found") -> Message:
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 def _value(value: object) -> dict[str, object]:

@@ -9,7 +9,9 @@ import copy
 import gzip
 import json
 
-from loopscope.guard.messages import ErrorClass, detect_format, sanitize_messages
+from case_classes import CASE_CLASSES
+
+from loopscope.guard.messages import detect_format, sanitize_messages
 from loopscope.guard.messages._lint import lint_messages
 from loopscope.guard.messages._rules import PAIRING_CLASSES
 
@@ -54,23 +56,6 @@ def test_recorded_requests(corpus):
     assert count == 93
 
 
-CLASSES = {
-    "DUP_TOOL_USE_ID": ErrorClass.DUPLICATE_CALL_ID,
-    "DUP_CALL_ID_SAME_TURN": ErrorClass.DUPLICATE_CALL_ID,
-    "DUP_TOOL_RESULT": ErrorClass.DUPLICATE_RESULT,
-    "ORPHAN_TOOL_RESULT": ErrorClass.ORPHAN_RESULT,
-    "MISSING_TOOL_RESULT": ErrorClass.MISSING_RESULT,
-    "MISPLACED_TOOL_RESULT": ErrorClass.MISPLACED_RESULT,
-    "COUNT_MISMATCH": ErrorClass.COUNT_MISMATCH,
-    "EMPTY_TOOL_CALLS": ErrorClass.EMPTY_TOOL_CALLS,
-    "EMPTY_ASSISTANT": ErrorClass.EMPTY_CONTENT,
-    "EMPTY_ERROR_CONTENT": ErrorClass.EMPTY_CONTENT,
-    "BAD_ID": ErrorClass.ID_FORMAT,
-    "BAD_ID_FORMAT": ErrorClass.ID_FORMAT,
-    "BAD_ARGS_JSON": ErrorClass.ARGUMENTS_JSON,
-}
-
-
 def test_reported_cases(corpus):
     """Each case of a refusal shows exactly its classes; its repair shows none, and changes nothing twice."""
     judged = 0
@@ -81,7 +66,7 @@ def test_reported_cases(corpus):
         given, expected = case["input"], case["expected"]
         messages, provider, form = given["messages"], given["provider"], given["format"]
         found = {one.error_class for one in lint_messages(messages, provider, form)}
-        assert found == {CLASSES[name] for name in expected["http400"]["classes"]}, path.name
+        assert found == {CASE_CLASSES[name] for name in expected["http400"]["classes"]}, path.name
         result = sanitize_messages(messages, form, provider=provider)
         assert lint_messages(result.messages, provider, form) == ()
         if expected["sanitizer"]["must_change"] is False:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_classes import CASE_CLASSES
 from hypothesis import given
 from hypothesis import strategies as st
 from shared_corpus import corpus
@@ -421,23 +422,6 @@ def test_real_refusals_are_not_ours() -> None:
     assert refused
 
 
-_CASE_CLASSES = {
-    "DUP_TOOL_USE_ID": ErrorClass.DUPLICATE_CALL_ID,
-    "DUP_CALL_ID_SAME_TURN": ErrorClass.DUPLICATE_CALL_ID,
-    "DUP_TOOL_RESULT": ErrorClass.DUPLICATE_RESULT,
-    "ORPHAN_TOOL_RESULT": ErrorClass.ORPHAN_RESULT,
-    "MISSING_TOOL_RESULT": ErrorClass.MISSING_RESULT,
-    "MISPLACED_TOOL_RESULT": ErrorClass.MISPLACED_RESULT,
-    "COUNT_MISMATCH": ErrorClass.COUNT_MISMATCH,
-    "EMPTY_TOOL_CALLS": ErrorClass.EMPTY_TOOL_CALLS,
-    "EMPTY_ASSISTANT": ErrorClass.EMPTY_CONTENT,
-    "EMPTY_ERROR_CONTENT": ErrorClass.EMPTY_CONTENT,
-    "BAD_ID": ErrorClass.ID_FORMAT,
-    "BAD_ID_FORMAT": ErrorClass.ID_FORMAT,
-    "BAD_ARGS_JSON": ErrorClass.ARGUMENTS_JSON,
-}
-
-
 def test_refusals_of_the_cases() -> None:
     """Public reports, rebuilt: what the provider answers is of a class that the case names."""
     seen = 0
@@ -446,6 +430,6 @@ def test_refusals_of_the_cases() -> None:
         if expected.get("error_text"):
             seen += 1
             found = classify_provider_error(expected["status"], expected["error_text"])
-            wanted = {_CASE_CLASSES[name] for name in expected["classes"]} or {ErrorClass.OTHER}
+            wanted = {CASE_CLASSES[name] for name in expected["classes"]} or {ErrorClass.OTHER}
             assert found.error_class in wanted, path.name
     assert seen

@@ -5,21 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from refused_histories import DUPLICATE, LOOP, MISSING, ORPHAN, asks, gives, says
 from replay_rows import call, database
-from request_rows import (
-    DUPLICATE,
-    LOOP,
-    MISSING,
-    ORPHAN,
-    analysed,
-    asked,
-    asks,
-    gives,
-    judged,
-    refused,
-    says,
-    sent,
-)
+from request_rows import analysed, asked, judged, refused, sent
 
 from loopscope.guard import GuardPolicy
 from loopscope.replay import Filters

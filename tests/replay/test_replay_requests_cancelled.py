@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refused_histories import MISSING, asks, says
 from replay_rows import call, database
-from request_rows import MISSING, asked, asks, refused, says, sent
+from request_rows import asked, refused, sent
 
 from loopscope.guard import GuardPolicy
 from loopscope.replay import Filters, failed_requests, overview, request_history

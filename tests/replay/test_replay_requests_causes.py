@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from refused_histories import DUPLICATE, MISSING, ORPHAN, asks, gives, says
 from replay_rows import call
-from request_rows import DUPLICATE, MISSING, ORPHAN, analysed, asks, gives, refused, says, sent
+from request_rows import analysed, refused, sent
 
 from loopscope.replay import Cause
 from loopscope.replay.requests._causes import repeated_whole

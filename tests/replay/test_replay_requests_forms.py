@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from refused_histories import DUPLICATE, MISSING, ORPHAN, Message, asks, gives, says
 from replay_rows import database
-from request_rows import DUPLICATE, MISSING, ORPHAN, Message, asked, asks, gives, refused, says
+from request_rows import asked, refused
 
 USER, NEXT = says("user", "where is my refund?"), says("user", "hello?")
 HISTORIES: dict[str, list[Message]] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from refused_histories import DUPLICATE, MISSING, asks, gives, says
 from replay_rows import database
-from request_rows import DUPLICATE, MISSING, asks, gives, refused, says, sent
+from request_rows import refused, sent
 
 from loopscope.guard import NotFoundError
 from loopscope.replay import RequestHistory, request_history

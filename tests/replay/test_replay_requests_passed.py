@@ -11,8 +11,9 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused_histories import asks, gives, says
 from replay_rows import database
-from request_rows import analysed, asked, asks, gives, says, sent, texts
+from request_rows import analysed, asked, sent, texts
 
 from loopscope.collector._schema import create_schema
 from loopscope.guard import GuardPolicy

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from refused_histories import asks, gives, says
 from replay_rows import database
-from request_rows import asks, gives, says
 
 from loopscope.replay.requests._histories import History, Reader
 from loopscope.replay.requests._recorded import as_chat, fill_missing, shape_of
