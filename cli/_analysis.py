@@ -9,14 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from ..guard import LoopscopeError
-from ._options import Db, Format, FormatOption, PolicyFile, load_policy
+from ._coverage import print_coverage
+from ._options import Block, Db, Format, FormatOption, Nudge, PolicyFile, load_policy, policy_line
 from ._output import console, print_csv, print_json, print_table
 from ._store import reading
 
 __all__ = ["errors", "incidents", "replay", "sweep"]
-
-Nudge = Annotated[str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")]
-Block = Annotated[str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")]
 
 _SHORT_KEY = 10  # characters of an incident's key in a table; `report --incident` takes 6 or more
 
@@ -57,52 +55,18 @@ def replay(
         return
     for row in rows:
         row["what"] = _TOTALS[row["what"]]
-    print_table({"what": "", "total": "total", "exact": "of it exact"}, rows, title=_policy_line(rules))
+    print_table({"what": "", "total": "total", "exact": "of it exact"}, rows, title=policy_line(rules))
     console().print(
         "Exact: up to and including each run's first nudge or block that the recorded agent did not see. "
         "The rest is projected: after that, a live agent might have done something else.",
         style="dim",
     )
-    _print_coverage(result["coverage"])
+    print_coverage(result["coverage"])
     incidents_found = result["incidents"]
     if incidents_found:
         console().print(
             f"\nIncidents: {len(incidents_found):,}; see them with: loopscope incidents --db {db}"
         )
-
-
-def _policy_line(rules: Any) -> str:
-    def named(value: int | None) -> str:
-        return "off" if value is None else str(value)
-
-    return f"nudge at {named(rules.nudge_threshold)}, block at {named(rules.block_threshold)}"
-
-
-def _print_coverage(coverage: Mapping[str, Any]) -> None:
-    calls = coverage["calls"]
-    judged = calls - coverage["calls_without_arguments"] - coverage["calls_without_result"]
-    out = console()
-    if calls == 0:
-        out.print("\nNo finished tool calls are recorded. Import traces first: loopscope import PATH")
-        return
-    missing = [
-        f"{coverage[key]:,} {text}"
-        for key, text in (
-            ("calls_without_arguments", "without recorded arguments"),
-            ("calls_without_result", "without a recorded result"),
-            ("calls_truncated", "with content cut by the recorder"),
-        )
-        if coverage[key]
-    ]
-    if not missing:
-        out.print(f"\nCovers all {calls:,} finished calls.", style="dim")
-        return
-    out.print(f"\nOf {calls:,} finished calls: {', '.join(missing)} (a call can be in more than one).")
-    if judged <= 0:
-        out.print(f"Judged: 0 of {calls:,}. Without arguments and results no repeat can be seen.")
-    for dialect in coverage.get("dialects", ()):
-        if dialect["hint"]:
-            out.print(f"  {dialect['dialect']}: {dialect['hint']}", style="dim")
 
 
 def sweep(
@@ -245,7 +209,7 @@ def errors(
             result["groups"][:20],
             width=90,
         )
-        _print_coverage(result["coverage"])
+        print_coverage(result["coverage"])
 
 
 def _print_rows(

@@ -1,7 +1,7 @@
 """The command tree, and how a failure becomes one line and an exit code.
 
-Exit codes: 0 done, 2 bad input or a refusal (one line on stderr says what, where, what to do),
-70 a bug in Loopscope, 130 interrupted.
+Exit codes: 0 done, 1 something was found (`check`, `doctor`, `lint`, `sanitize --check`), 2 bad input or
+a refusal (one line on stderr says what, where, what to do), 70 a bug in Loopscope, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import typer
 from ..guard import LoopscopeError
 from . import (
     _analysis,
+    _check,
     _demo,
     _doctor,
     _export,
@@ -54,6 +55,7 @@ app.command("incidents")(_analysis.incidents)
 app.command("errors")(_analysis.errors)
 app.command("requests")(_requests.requests)
 app.command("report")(_report.report)
+app.command("check")(_check.check)
 app.command("sanitize")(_messages.sanitize)
 app.command("lint")(_messages.lint)
 app.command("query")(_query.query)

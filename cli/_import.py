@@ -19,7 +19,7 @@ from ._output import console, one_line, print_error, print_json, print_table
 if TYPE_CHECKING:
     from ..collector import FileReport, ImportReport
 
-__all__ = ["import_", "import_and_show"]
+__all__ = ["import_", "import_and_show", "import_with_progress"]
 
 _COLUMNS = {
     "file": "file",
@@ -74,7 +74,7 @@ def import_and_show(
     as_json: bool = False,
 ) -> bool:
     """Import with a progress bar and print what came in. False if a file could not be imported."""
-    report = _import_with_progress(db, paths, format, content)
+    report = import_with_progress(db, paths, format, content)
     # One bad file named alone is an error like any other: one line, nothing else.
     if len(report.files) == 1 and report.errors:
         raise report.errors[0]
@@ -87,7 +87,10 @@ def import_and_show(
     return report.ok
 
 
-def _import_with_progress(db: Path, paths: Sequence[Path], format: str, content: bool | None) -> ImportReport:
+def import_with_progress(
+    db: Path, paths: Sequence[Path], format: str = "auto", content: bool | None = None
+) -> ImportReport:
+    """Import, with a progress bar where stderr is a terminal."""
     from ..collector import import_paths
 
     bar = Progress(
@@ -149,6 +152,7 @@ def _row(file: FileReport) -> dict[str, object]:
 def _as_json(report: ImportReport) -> dict[str, object]:
     def of(file: FileReport) -> dict[str, object]:
         values = asdict(file)
+        del values["trace_ids"]
         values["path"] = str(file.path)
         values["skipped"] = [{"where": where, "why": why} for where, why in file.skipped]
         values["error"] = str(file.error) if isinstance(file.error, ImportFileError) else None

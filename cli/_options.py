@@ -13,7 +13,18 @@ import typer
 from ..guard import GuardPolicy, PolicyError
 from ._output import print_note
 
-__all__ = ["Db", "Format", "FormatOption", "PolicyFile", "default_db", "load_policy", "saved_policy"]
+__all__ = [
+    "Block",
+    "Db",
+    "Format",
+    "FormatOption",
+    "Nudge",
+    "PolicyFile",
+    "default_db",
+    "load_policy",
+    "policy_line",
+    "saved_policy",
+]
 
 
 class Format(StrEnum):
@@ -49,11 +60,23 @@ PolicyFile = Annotated[
     ),
 ]
 
+Nudge = Annotated[str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")]
+Block = Annotated[str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")]
+
 
 def saved_policy(db: Path) -> Path:
     """Where the dashboard saves the policy: `LOOPSCOPE_POLICY`, else `<database>.policy.toml`."""
     named = os.environ.get("LOOPSCOPE_POLICY")
     return Path(named) if named else db.with_suffix(".policy.toml")
+
+
+def policy_line(policy: GuardPolicy) -> str:
+    """The thresholds in words."""
+
+    def named(value: int | None) -> str:
+        return "off" if value is None else str(value)
+
+    return f"nudge at {named(policy.nudge_threshold)}, block at {named(policy.block_threshold)}"
 
 
 def load_policy(

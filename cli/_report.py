@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..guard import LoopscopeError
-from ._options import Db, PolicyFile, load_policy
+from ._options import Block, Db, Nudge, PolicyFile, load_policy
 from ._output import console
 from ._store import reading
 
@@ -30,12 +30,8 @@ def report(
         ),
     ] = None,
     policy: PolicyFile = None,
-    nudge: Annotated[
-        str | None, typer.Option(help="Nudge threshold in place of the policy's; 'off' for none.")
-    ] = None,
-    block: Annotated[
-        str | None, typer.Option(help="Block threshold in place of the policy's; 'off' for none.")
-    ] = None,
+    nudge: Nudge = None,
+    block: Block = None,
 ) -> None:
     """Write an incident report. Without -o it is printed as Markdown."""
     from .. import replay as engine

@@ -178,6 +178,7 @@ class _Importer:
             raise
         report.skipped = list(skipped)
         report.spans, report.logs = stage.spans, stage.logs
+        report.trace_ids = frozenset(trace.hex() for trace in stage.trace_ids)
         self._batch.append((len(self._report.files), stage))
         self._report.files.append(report)
         if sum(s.size for _, s in self._batch) >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:

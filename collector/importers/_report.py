@@ -95,6 +95,7 @@ class FileReport(Counts):
     skipped: list[Skipped] = field(default_factory=list)
     already_there: bool = False  # the store held all of it before; nothing changed
     error: ImportFileError | None = None  # set: nothing of this file was stored
+    trace_ids: frozenset[str] = field(default_factory=frozenset, repr=False)  # hex; of its spans and logs
 
     @property
     def ok(self) -> bool:
