@@ -191,6 +191,7 @@ def _remove(con: DuckDBPyConnection, traces: list[_Doomed], report: PruneReport)
                 ).fetchall()[0][0]
                 setattr(report, kind, getattr(report, kind) + count)
         con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM gone_traces)")
+    grow(con, "removals")  # readers that follow the changes of traces cannot see that one is gone
     report.traces += len(traces)
 
 

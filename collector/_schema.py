@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -22,10 +23,10 @@ __all__ = [
     "upgrade_schema",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # From a version to the next one: the name of a file in sql/. Views are made again after the last step.
-MIGRATIONS: Mapping[int, str] = {1: "migrate_1_to_2.sql"}
+MIGRATIONS: Mapping[int, str] = {1: "migrate_1_to_2.sql", 2: "migrate_2_to_3.sql"}
 
 
 def sql_text(name: str) -> str:
@@ -39,9 +40,10 @@ def create_schema(con: DuckDBPyConnection) -> None:
     con.execute(sql_text("schema.sql"))
     con.execute(sql_text("views.sql"))
     con.execute(
-        "INSERT INTO meta VALUES ('schema_version', ?), ('version', ?), ('fold_serial', '0')",
+        "INSERT INTO meta VALUES ('schema_version', ?), ('version', ?), ('fold_serial', '0'), ('removals', '0'),"
+        " ('store_id', ?)",
         # Versions are keys of readers' caches: a file made in the place of a deleted one must not repeat its.
-        [str(SCHEMA_VERSION), str(time.time_ns() // 1_000_000)],
+        [str(SCHEMA_VERSION), str(time.time_ns() // 1_000_000), str(uuid.uuid4())],
     )
     con.execute("COMMIT")
 

@@ -13,6 +13,7 @@ from ._build import Changes
 from ._growth import note_texts, rows_to_add
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
+from ._store import counter
 from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered
 
 if TYPE_CHECKING:
@@ -165,12 +166,10 @@ def _write_traces(con: DuckDBPyConnection, changes: Changes) -> None:
     if changes.known_traces:
         with registered(con, wanted_traces=ids_table(changes.known_traces)):
             con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM wanted_traces)")
-    _insert(
-        con,
-        "trace_rows",
-        list(TRACE_COLUMNS),
-        arrow_table(TRACE_COLUMNS, [state.row() for state in changes.traces]),
-    )
+    rows = arrow_table(TRACE_COLUMNS, [state.row() for state in changes.traces])
+    # The fold that is under way makes the serial grow when it is done.
+    serial = pa.array([counter(con, "fold_serial") + 1] * rows.num_rows, type=pa.int64())
+    _insert(con, "trace_rows", [*TRACE_COLUMNS, "changed_in"], rows.append_column("changed_in", serial))
 
 
 def _write_drops(con: DuckDBPyConnection, drops: list[Drop]) -> None:

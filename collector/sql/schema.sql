@@ -88,7 +88,8 @@ CREATE TABLE trace_rows (
     stale BOOLEAN NOT NULL,     -- records came in after the last derivation
     derive_error VARCHAR,       -- why the last derivation failed
     session_trace VARCHAR,      -- the session it is derived together with; a session without a trace is a row, too
-    mcp_sessions VARCHAR[]      -- MCP sessions that its spans name
+    mcp_sessions VARCHAR[],     -- MCP sessions that its spans name
+    changed_in BIGINT DEFAULT 0 -- `fold_serial` after the fold that wrote this row: what readers have not seen yet
 );
 
 -- One tool call. Columns up to `dialect` are the fields of `ToolCall`. A short text (256 characters) stands in its

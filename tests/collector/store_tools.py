@@ -147,7 +147,8 @@ def dump(
     with store.lease() as con:
         for table, order in TABLES.items():
             if table not in without:
-                found[table] = con.execute(f"SELECT * FROM {table} ORDER BY {order}").fetchall()
+                columns = "* EXCLUDE (changed_in)" if table == "trace_rows" else "*"
+                found[table] = con.execute(f"SELECT {columns} FROM {table} ORDER BY {order}").fetchall()
     return found
 
 

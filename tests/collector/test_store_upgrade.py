@@ -77,3 +77,39 @@ def test_new_segments_do_not_wait_for_it(old):
     assert ("missing_result",) in _classes(old)
     fold(Store(old))
     assert _classes(old) == [("missing_result",)]
+
+
+def test_a_database_of_version_2_says_from_now_on_what_changes(tmp_path):
+    path = tmp_path / "t.duckdb"
+    Spool(path).write([("traces", spans_payload(_refused(1, 1), _refused(2, 2)))])
+    fold(Store(path))
+    with duckdb.connect(str(path)) as con:
+        con.execute("ALTER TABLE trace_rows DROP COLUMN changed_in")
+        con.execute("DELETE FROM meta WHERE key IN ('store_id', 'removals')")
+        con.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
+    Spool(path).write([("traces", spans_payload(_refused(3, 2)))])
+    fold(Store(path))
+    with Store(path).lease() as con:
+        columns = con.execute("SELECT spans, changed_in > 0 FROM trace_rows ORDER BY trace_id").fetchall()
+        meta = dict(con.execute("SELECT key, value FROM meta").fetchall())
+    assert columns == [(1, False), (2, True)]
+    assert meta["removals"] == "0"
+    assert len(meta["store_id"]) == 36
+
+
+def test_a_trace_says_in_which_fold_it_changed(tmp_path):
+    path = tmp_path / "t.duckdb"
+
+    def changed(*spans):
+        Spool(path).write([("traces", spans_payload(*spans))])
+        fold(Store(path))
+        with Store(path).lease() as con:
+            serial = con.execute("SELECT value FROM meta WHERE key = 'fold_serial'").fetchall()[0][0]
+            rows = con.execute("SELECT changed_in FROM trace_rows ORDER BY trace_id").fetchall()
+        return int(serial), [row[0] for row in rows]
+
+    first, rows = changed(_refused(1, 1), _refused(2, 2))
+    assert rows == [first, first]
+    second, rows = changed(_refused(3, 2))
+    assert second > first
+    assert rows == [first, second]
