@@ -249,25 +249,20 @@ def _print_runs(result: CheckResult) -> None:
     out.print(f"Policy: {policy_line(result.policy)}", style="dim")
     rows = [
         {
-            "verdict": verdict_of(run),
+            "source": None if run.source is None else Path(run.source).name,
             "run": run.run_id,
             "agent": run.agent_name or run.service_name,
+            "verdict": verdict_of(run),
             "arguments": None if run.decisive is None else run.decisive.arguments,
-            "source": run.source,
         }
         for run in result.findings[:_SHOWN]
     ]
     if rows:
-        columns = {
-            "run": "run",
-            "agent": "agent",
-            "source": "file",
-            "verdict": "verdict",
-            "arguments": "arguments",
-        }
+        columns = {"source": "file", "run": "run", "agent": "agent", "verdict": "", "arguments": "arguments"}
         if not any(row["source"] for row in rows):
             del columns["source"]
-        print_table(columns, rows, width=120, optional=("arguments",))
+        # Of a file the run is known by its name; the verdict is what the reader came for.
+        print_table(columns, rows, width=120, optional=("arguments", "run", "agent"))
     if result.findings_total > len(rows):
         out.print(f"{result.findings_total - len(rows):,} more runs; --format json or --junit list them")
     for limit in result.limits:

@@ -37,24 +37,28 @@ def check_summary(result: CheckResult, limit: int = SUMMARY_LIMIT) -> str:
         fits, too_many = 0, shown
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
-            if len(_markdown(result, middle).encode()) <= limit:
+            if len(_markdown(result, middle, cut=True).encode()) <= limit:
                 fits = middle
             else:
                 too_many = middle
-        text = _markdown(result, fits)
+        text = _markdown(result, fits, cut=True)
     if len(text.encode()) > limit:
-        text = to_markdown(Document(_title(result), (Paragraph(_sentence(result)),)))
+        short = (Paragraph(_sentence(result)), Paragraph("Everything else is left out: no room."))
+        text = "#" + to_markdown(Document(_title(result), short))
     return text if len(text.encode()) <= limit else ""
 
 
-def _markdown(result: CheckResult, shown: int) -> str:
+def _markdown(result: CheckResult, shown: int, *, cut: bool = False) -> str:
     blocks: list[Block] = [Paragraph(_sentence(result)), _limits(result)]
     if result.unread:
         blocks += [Heading(3, "Not read"), *_unread(result)]
     if result.findings_total:
         blocks += [Heading(3, "Runs"), *_runs(result, shown)]
     if result.incidents:
-        blocks += [Heading(3, "Incidents"), *_incidents(result)]
+        blocks += [
+            Heading(3, "Incidents"),
+            *_incidents(result, min(shown, _INCIDENTS) if cut else _INCIDENTS),
+        ]
     blocks += [Heading(3, "What this covers"), *coverage_text(result.coverage)]
     if result.runs_guarded:
         blocks.append(
@@ -125,9 +129,9 @@ def _row(run: CheckedRun) -> tuple[Inline, ...]:
     )
 
 
-def _incidents(result: CheckResult) -> list[Block]:
+def _incidents(result: CheckResult, shown: int) -> list[Block]:
     rows: list[tuple[Inline, ...]] = []
-    for one in result.incidents[:_INCIDENTS]:
+    for one in result.incidents[:shown]:
         who = one.agent_name or one.service_name
         rows.append(
             (
@@ -139,9 +143,8 @@ def _incidents(result: CheckResult) -> list[Block]:
                 "resolved" if one.resolved else "unresolved",
             )
         )
-    blocks: list[Block] = [
-        Table(("Key", "Kind", "Agent", "Tool", "Calls", "Ended"), tuple(rows), numbers=frozenset({4}))
-    ]
-    if len(result.incidents) > _INCIDENTS:
-        blocks.append(Paragraph(f"{plural(len(result.incidents) - _INCIDENTS, 'more incident')} left out."))
+    header = ("Key", "Kind", "Agent", "Tool", "Calls", "Ended")
+    blocks: list[Block] = [Table(header, tuple(rows), numbers=frozenset({4}))] if rows else []
+    if len(result.incidents) > shown:
+        blocks.append(Paragraph(f"{plural(len(result.incidents) - shown, 'more incident')} left out."))
     return blocks
