@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["incident_detail"]
+__all__ = ["KEY_DIGITS", "choose_incident", "incident_detail"]
 
-_KEY_DIGITS = 6  # of a key cut short
+KEY_DIGITS = 6  # of a key cut short
 _RELATED = 50
 _CALL_FIELDS = tuple(field.name for field in fields(ToolCall))
 
@@ -50,7 +50,7 @@ def incident_detail(
     """
     facts = facts_of(con)
     found = all_incidents(facts, con)
-    chosen = _choose(found, key)
+    chosen = choose_incident(found, key)
     incident = mark(facts, con, [chosen], policy)[0]
     stretch = chosen.stretch
     calls = rows(
@@ -84,11 +84,12 @@ def incident_detail(
     )
 
 
-def _choose(found: list[Found], key: str) -> Found:
+def choose_incident(found: list[Found], key: str) -> Found:
+    """The incident of that key, or the only one whose key begins so. Raises NotFoundError."""
     exact = [one for one in found if one.incident.key == key]
     if exact:
         return exact[0]
-    near = [one for one in found if len(key) >= _KEY_DIGITS and one.incident.key.startswith(key)]
+    near = [one for one in found if len(key) >= KEY_DIGITS and one.incident.key.startswith(key)]
     if len(near) == 1:
         return near[0]
     shown = key if len(key) <= 40 else f"{key[:39]}…"

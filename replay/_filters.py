@@ -19,7 +19,8 @@ class Filters:
     """Which calls and requests a question is about; an empty field means all.
 
     Filters choose what is *reported*. They never change a verdict: counting always sees whole
-    runs, so a call keeps its count and action whatever the filter leaves out.
+    runs, so a call keeps its count and action whatever the filter leaves out. `labels` are a matter of
+    incidents; calls and requests have none, and are reported whatever it says.
     """
 
     since: int | None = None  # calls and requests that start at or after this, ns
@@ -31,9 +32,11 @@ class Filters:
     run_ids: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     dialects: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # of incidents: verdicts of `LabelVerdict`, "none": without a label
 
     def __post_init__(self) -> None:
-        for name in ("services", "agents", "tools", "models", "run_ids", "sessions", "dialects"):
+        names = ("services", "agents", "tools", "models", "run_ids", "sessions", "dialects", "labels")
+        for name in names:
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
 

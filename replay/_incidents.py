@@ -11,6 +11,7 @@ from ._counting import OUTCOMES
 from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, runs_with
+from ._labelled import UNLABELLED, Label, read_labels
 from ._mask import mask, mask_error
 from ._sql import arrow, rows, sql_text
 from ._stretches import Stretch, call_texts, find_stretches, keep_members
@@ -61,7 +62,15 @@ def touching(facts: Facts, store: duckdb.DuckDBPyConnection, filters: Filters) -
     if filters.models:
         runs = set(runs_with(filters, facts, store))
         found = [one for one in found if one.stretch.run in runs]
+    if filters.labels:
+        labels = read_labels(store)
+        wanted = set(filters.labels)
+        found = [one for one in found if _said(labels.get(one.incident.key)) in wanted]
     return found
+
+
+def _said(label: Label | None) -> str:
+    return UNLABELLED if label is None else label.verdict.value
 
 
 def all_incidents(facts: Facts, store: duckdb.DuckDBPyConnection) -> list[Found]:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from .._text import cut, utc, visible
 from .._types import Incident, IncidentDetail
 
-__all__ = ["incident_csv", "incidents_csv", "safe_cell"]
+__all__ = ["incident_csv", "incidents_csv", "looks_like_formula", "safe_cell"]
 
 _CELL = 2_000  # characters; spreadsheets end at 32,767
 # Signs that begin a formula, or a command of old spreadsheets; the last four are full-width ones.
@@ -68,8 +68,12 @@ def safe_cell(value: object) -> str:
     if isinstance(value, int | float):
         return repr(value)
     text = visible(str(value))
-    # Spreadsheets look past spaces, and some past an opening quote.
-    return f"'{text}" if text.lstrip(" \u00a0\u3000'\"").startswith(_FORMULA) else text
+    return f"'{text}" if looks_like_formula(text) else text
+
+
+def looks_like_formula(text: str) -> bool:
+    """Would a spreadsheet run it? They look past spaces, and some past an opening quote."""
+    return text.lstrip(" \u00a0\u3000'\"").startswith(_FORMULA)
 
 
 def _long(text: str | None, length: int | None = None) -> str | None:
