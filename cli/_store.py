@@ -17,11 +17,12 @@ __all__ = ["reading"]
 def reading(db: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A leased connection to an existing database, up to date with its spool.
 
-    Raises StoreError where there is no database, StoreBusyError, StoreVersionError.
+    What waits in the spool before anybody made the database is there to be read, too.
+    Raises StoreError where there is neither, StoreBusyError, StoreVersionError.
     """
-    from ..collector import Folder, Store
+    from ..collector import Folder, Spool, Store
 
-    store = Store(db, create=False)
+    store = Store(db, create=bool(Spool(db).pending()))
     Folder(store, role="cli").catch_up()
     with store.lease() as connection:
         yield connection
