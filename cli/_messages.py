@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..guard import LoopscopeError
+from ._history_file import History, as_json, read_histories, where, write_documents
 from ._options import Format, FormatOption
 from ._output import console, print_csv, print_json, print_note, print_table
 
@@ -22,11 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["known_provider", "lint", "sanitize"]
 
-_LARGEST = 512 * 2**20  # bytes of a file that is read whole
-_HISTORY_KEYS = ("messages", "input", "contents")  # where a request's body holds its history
-_ENVELOPES = ("request", "body", "kwargs")  # where a recorded exchange holds the request
 _MAKERS = {"openai-chat": "openai", "bedrock-converse": "bedrock"}  # others are named like their format
-_ITEMS = ("function_call", "function_call_output", "reasoning")  # of the Responses API, which have no role
 
 Source = Annotated[
     str,
@@ -53,30 +47,6 @@ Model = Annotated[
         help="The model that it goes to: some rules differ by model, behind a gateway it tells whose hold."
     ),
 ]
-
-
-@dataclass(slots=True)
-class _History:
-    """One history and the document that it stands in."""
-
-    messages: list[Any]
-    document: Any
-    place: tuple[str, ...]  # the keys that lead to it; () where the document is the history
-    line: int | None
-    model: str | None
-    previous_response_id: str | None
-    spread: bool = False  # over a file of JSON Lines, a message a line
-    flat: bool = False  # the document stands on one line
-
-    def with_messages(self, messages: list[Any]) -> Any:
-        if not self.place:
-            return messages
-        copied = top = dict(self.document)
-        for key in self.place[:-1]:
-            copied[key] = dict(copied[key])
-            copied = copied[key]
-        copied[self.place[-1]] = messages
-        return top
 
 
 def sanitize(
@@ -119,7 +89,7 @@ def sanitize(
     documents: list[Any] = []
     lines = flat = False
     still: set[str] = set()
-    for history in _histories(source):
+    for history in read_histories(source):
         lines = lines or history.line is not None
         options: dict[str, Any] = {"format": known_format}
         if pending:
@@ -130,7 +100,7 @@ def sanitize(
             rules = _rules_of(history, provider, model, known_format)
             done, repairs = _repaired(history.messages, reload, rules, options)
         except ValueError as error:
-            raise LoopscopeError(f"{_where(source, history)}: {error}") from None
+            raise LoopscopeError(f"{where(source, history)}: {error}") from None
         if history.spread:
             documents.extend(done.messages)
         else:
@@ -149,7 +119,7 @@ def sanitize(
                 }
             )
     if output is not None:
-        _write(output, documents, lines or flat)
+        write_documents(output, documents, lines or flat)
     if report:
         _print_findings(rows, "repairs", lines, format, "Nothing to repair.")
     else:
@@ -159,7 +129,7 @@ def sanitize(
         if not rows:
             print_note("nothing to repair")
         if output is None and not check:
-            sys.stdout.write(_dumped(documents, lines or flat))
+            sys.stdout.write(as_json(documents, lines or flat))
     for name in sorted(still):
         print_note(f"{name} would still refuse this: give --provider {name}")
     if check and rows:
@@ -189,7 +159,7 @@ def lint(
     known_provider(provider, model)
     rows: list[dict[str, Any]] = []
     lines = False
-    for history in _histories(source):
+    for history in read_histories(source):
         lines = lines or history.line is not None
         try:
             named = known_format or guard.detect_format(history.messages)
@@ -217,7 +187,7 @@ def lint(
                         }
                     )
         except ValueError as error:
-            raise LoopscopeError(f"{_where(source, history)}: {error}") from None
+            raise LoopscopeError(f"{where(source, history)}: {error}") from None
     who = f"of {provider or model}" if provider or model else "of any provider of this format"
     _print_findings(_merged(rows), "violations", lines, format, f"Clean: breaks no known rule {who}.")
     if rows:
@@ -225,7 +195,7 @@ def lint(
 
 
 def _rules_of(
-    history: _History, provider: str | None, model: str | None, form: MessageFormat | None
+    history: History, provider: str | None, model: str | None, form: MessageFormat | None
 ) -> ProviderRules | None:
     """Whose rules hold for a history; None where neither provider nor model is given."""
     from .. import guard
@@ -303,172 +273,6 @@ def _print_findings(rows: list[dict[str, Any]], what: str, lines: bool, format: 
         print_table(
             {key: key.replace("_", " ") for key in rows[0]}, rows, width=300, optional=("rule",), wrap=True
         )
-
-
-# -- reading and writing ------------------------------------------------------------------------
-
-
-def _histories(source: str) -> Iterator[_History]:
-    text = _read(source)
-    name = "standard input" if source == "-" else source
-    try:
-        documents: list[tuple[int | None, Any]] = [(None, _loads(text, name))]
-    except (ValueError, RecursionError) as error:
-        documents = list(_json_lines(text, name, error))
-    if documents and all(_is_message(document) for _, document in documents):
-        history = _history([document for _, document in documents], (), None)
-        history.spread = True
-        yield history
-        return
-    found = False
-    for line, document in documents:
-        place = _place_of(document)
-        if place is None:
-            where = f"{name}, line {line}" if line else name
-            raise LoopscopeError(
-                f"{where}: no message history: give a list of messages, or an object with "
-                f"{', '.join(_HISTORY_KEYS[:-1])} or {_HISTORY_KEYS[-1]} (traces and the session files of "
-                "coding agents are for loopscope import)"
-            )
-        found = True
-        history = _history(document, place, line)
-        history.flat = "\n" not in text.strip()
-        yield history
-    if not found:
-        raise LoopscopeError(f"{name}: empty: give a list of messages as JSON")
-
-
-def _read(source: str) -> str:
-    try:
-        if source == "-":
-            data = sys.stdin.buffer.read(_LARGEST + 1)
-        else:
-            path = Path(source)
-            if path.is_dir():
-                raise LoopscopeError(f"{source}: a folder; give one file")
-            with path.open("rb") as file:
-                data = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise LoopscopeError(f"{source}: cannot be read: {error.strerror or error}") from None
-    if len(data) > _LARGEST:
-        raise LoopscopeError(f"{source}: larger than {_LARGEST // 2**20} MB; split it")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LoopscopeError(f"{source}: not UTF-8 text (byte {error.start})") from None
-
-
-def _loads(text: str, where: str) -> Any:
-    """JSON as it stands: what could not be written back is refused."""
-
-    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-            raise LoopscopeError(
-                f"{where}: an object has the key {json.dumps(twice[:60])} twice, of which one would be lost: "
-                "take one of them out"
-            )
-        return made
-
-    def integer_of(digits: str) -> int:
-        try:
-            return int(digits)
-        except ValueError:
-            raise LoopscopeError(
-                f"{where}: a whole number of {len(digits.lstrip('-')):,} digits, more than can be read: "
-                "put it between quotes"
-            ) from None
-
-    return json.loads(text, object_pairs_hook=object_of, parse_int=integer_of)
-
-
-def _json_lines(text: str, name: str, whole: Exception) -> Iterator[tuple[int, Any]]:
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            yield number, _loads(line, f"{name}, line {number}")
-        except (ValueError, RecursionError) as error:
-            if number == 1 or len(lines) == 1:
-                raise LoopscopeError(f"{name}: not JSON: {whole}") from None
-            raise LoopscopeError(f"{name}, line {number}: not JSON: {error}") from None
-
-
-def _is_message(document: Any) -> bool:
-    if not isinstance(document, dict) or _place_of(document) is not None:
-        return False
-    return isinstance(document.get("role"), str) or document.get("type") in _ITEMS
-
-
-def _place_of(document: Any) -> tuple[str, ...] | None:
-    if isinstance(document, list):
-        return ()
-    if not isinstance(document, dict):
-        return None
-    for key in _HISTORY_KEYS:
-        if isinstance(document.get(key), list):
-            return (key,)
-    for outer in _ENVELOPES:
-        inner = document.get(outer)
-        if isinstance(inner, dict):
-            for key in _HISTORY_KEYS:
-                if isinstance(inner.get(key), list):
-                    return (outer, key)
-    return None
-
-
-def _history(document: Any, place: tuple[str, ...], line: int | None) -> _History:
-    holder = document
-    for key in place[:-1]:
-        holder = holder[key]
-    messages = holder[place[-1]] if place else document
-    body = holder if place else {}
-    model, previous = body.get("model"), body.get("previous_response_id")
-    return _History(
-        messages,
-        document,
-        place,
-        line,
-        model if isinstance(model, str) else None,
-        previous if isinstance(previous, str) else None,
-    )
-
-
-def _dumped(documents: list[Any], lines: bool) -> str:
-    if lines:
-        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in documents)
-    return json.dumps(documents[0], ensure_ascii=False, indent=2) + "\n"
-
-
-def _write(path: Path, documents: list[Any], lines: bool) -> None:
-    """Write a file whole or not at all: it may be the one that was read."""
-    text = _dumped(documents, lines).encode("utf-8", "backslashreplace")
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(text)  # a device or a pipe
-            return
-        place = path.resolve()  # of a symbolic link the file that it names
-        new = place.with_name(f".{place.name}.{os.getpid()}.new")
-        try:
-            new.write_bytes(text)
-            if place.exists():
-                new.chmod(place.stat().st_mode & 0o7777)
-            new.replace(place)
-        finally:
-            new.unlink(missing_ok=True)
-    except OSError as error:
-        raise LoopscopeError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _where(source: str, history: _History) -> str:
-    name = "standard input" if source == "-" else source
-    return f"{name}, line {history.line}" if history.line else name
-
-
-# -- names --------------------------------------------------------------------------------------
 
 
 def _known_format(name: str | None) -> MessageFormat | None:

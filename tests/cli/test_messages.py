@@ -361,7 +361,7 @@ def test_a_failure_that_is_not_of_the_output_is_still_a_bug(run, file, monkeypat
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "some/file")
 
-    monkeypatch.setattr(_messages, "_histories", fails)
+    monkeypatch.setattr(_messages, "read_histories", fails)
     done = run("sanitize", file(GOOD))
     assert (done.code, "this is a bug" in done.err) == (70, True)
 
