@@ -16,12 +16,15 @@ values have different canonical forms:
 from __future__ import annotations
 
 import json
+import json.scanner
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from struct import Struct
 from typing import Any
 
+from ._json_writer import json_writer
 from ._object_form import NumberToken, Pairs, quote, safe_repr, write_any
 
 __all__ = [
@@ -82,13 +85,21 @@ def _careful_int(text: str) -> int | NumberToken:
         return NumberToken(text)
 
 
-_read = json.JSONDecoder(object_pairs_hook=_fast_object, parse_float=_fast_float).decode
+_decoder = json.JSONDecoder(object_pairs_hook=_fast_object, parse_float=_fast_float)
+_scan: Callable[[str, int], tuple[Any, int]] = json.scanner.make_scanner(_decoder)  # pyright: ignore
 careful_decoder = json.JSONDecoder(
     object_pairs_hook=_careful_object, parse_float=_careful_float, parse_int=_careful_int
 )
-_write = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False
-).encode
+_write = json_writer(sort_keys=True)
+
+
+def _read(text: str) -> Any:
+    """As `_decoder.decode`, which looks for white space around the value first: 0.5 µs a call."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:  # white space, or no JSON
+        return _decoder.decode(text)
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def parse_json(text: str) -> tuple[bool, Any, bool]:
@@ -275,8 +286,12 @@ def _open_encoded(text: str) -> tuple[Any, bool]:
     return text, True
 
 
+_first_long = Struct(">q").unpack_from
+
+
 def _digest(data: bytes) -> int:
-    return int.from_bytes(blake2b(data).digest()[:8], "big", signed=True)
+    """The first 8 bytes of the hash as a signed number."""
+    return _first_long(blake2b(data).digest())[0]
 
 
 def fingerprint(
@@ -311,8 +326,7 @@ def hash_of_text(text: str) -> int:
 
 def hash_of_form(form: str) -> int:
     """The hash of a result that is known by its canonical form; never that of a text."""
-    digest = blake2b(form.encode(), person=b"loopscope.object").digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
+    return _first_long(blake2b(form.encode(), person=b"loopscope.object").digest())[0]
 
 
 def result_form(output: object, ignored_keys: frozenset[str]) -> str | None:

@@ -16,6 +16,7 @@ __all__ = ["ABORT_MARKER", "GUIDANCE_MARKER", "Guidance", "strip_annotation"]
 
 GUIDANCE_MARKER = "[DUPLICATE_CALL_GUIDANCE]"
 ABORT_MARKER = "[DUPLICATE_CALL_ABORT]"
+_MARKERS_START = "[DUPLICATE_CALL_"
 
 _MAX_NOTE_CHARS = 4_000
 _MAX_NOTES = 4  # stacked by guards around guards
@@ -89,6 +90,8 @@ def strip_annotation(text: str) -> tuple[str, Literal["nudge", "block"] | None]:
         (the result without notes, "block" or "nudge" or None for what they were)
     """
     found: Literal["nudge", "block"] | None = None
+    if _MARKERS_START not in text:  # one look through a long text instead of two
+        return text, found
     for _ in range(_MAX_NOTES):
         at = max(text.rfind(GUIDANCE_MARKER), text.rfind(ABORT_MARKER))
         shorter = _cut_plain(text, at) if at >= 0 else None
