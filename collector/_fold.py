@@ -36,10 +36,12 @@ __all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "Bench", "FoldResult",
 
 # A batch of 4,000 tool spans (5 MB) holds the file for 100-150 ms; now and then, when DuckDB merges row
 # groups, for 200. Of 27 kB requests mostly the new messages are stored, so more bytes fit.
-BATCH_RECORDS = 4_000
-BATCH_BYTES = 16 << 20
+BATCH_RECORDS = 6_000
+BATCH_BYTES = 32 << 20
+_HOLD_SECONDS = 0.17  # what writing a batch may take: where it takes longer, the next ones are smaller
+_SMALLEST = 0.4
 LARGE_TRACE = 2_000  # spans; larger ones are not derived anew at every fold
-_ROUND_SPANS = 8_000  # spans of the traces that one round derives, new and old
+_ROUND_SPANS = 16_000  # spans of the traces that one round derives, new and old
 _COST_SHARE = 10  # a large trace is derived again after ten times what it cost the last time
 _SMALL_BYTES = 128 << 10  # a batch that is stored in one hold, if
 _SMALL_SPANS = 500  # its traces have no more spans than these in the database
@@ -151,7 +153,8 @@ def fold_with(
     work = _Fold(store, spool, bench, pace=pace, settle=settle)
     bench.reset()
     try:
-        work.run(limits, stop)
+        with turnstile(store.path).kept():
+            work.run(limits, stop)
     except OSError as error:
         raise SpoolError(f"cannot work on the spool {spool.path}: {error.strerror}") from error
     return work.result
@@ -189,6 +192,32 @@ class LocalBench(Workbench):
         """It is used for one fold only."""
 
 
+class _Sizes:
+    """How large the next batch may be, by what the last ones took to write.
+
+    A fixed size would hold the file too long on a slow or busy machine; always a small one would cost what a
+    batch takes whatever is in it, and a partly filled block of the file for each table.
+    """
+
+    def __init__(self, first: Limits) -> None:
+        self.first = first
+        self.scale = 1.0
+
+    def next(self) -> Limits:
+        """The limits of the next batch."""
+        size, records = self.first.size * self.scale, self.first.records * self.scale
+        return Limits(max(1, int(size)), max(1, int(records)))
+
+    def took(self, outline: Outline, seconds: float) -> None:
+        """Writing a batch took so long."""
+        limits = self.next()
+        full = 2 * outline.size > limits.size or 2 * (len(outline.spans) + len(outline.logs)) > limits.records
+        share = _HOLD_SECONDS / max(seconds, 1e-3)
+        # One hold says little: it waited for a busy disk, or joined groups of rows.
+        if full or share < 1:
+            self.scale = min(max(self.scale * min(max(share, 0.7), 1.5), _SMALLEST), 1.0)
+
+
 class _Fold:
     def __init__(self, store: Store, spool: Spool, bench: Bench, *, pace: Pace, settle: bool) -> None:
         self.store = store
@@ -199,11 +228,11 @@ class _Fold:
         self.result = FoldResult()
         self.careful = 0  # segments that are still to be taken one by one, after one of them failed
         self.stale = True  # whether traces may wait for derivation; unknown before the first look
-        self.limits = Limits(0, 0)
+        self.sizes = _Sizes(Limits(0, 0))
         self.asked = False
 
     def run(self, limits: Limits, stop: Callable[[], bool]) -> None:
-        self.limits = limits
+        self.sizes = _Sizes(limits)
         left_over = False
         while not stop():
             outline = self._next()
@@ -219,7 +248,7 @@ class _Fold:
 
     def _ask(self) -> None:
         if not self.asked:
-            self.bench.ask(Limits(1, 1) if self.careful else self.limits)
+            self.bench.ask(Limits(1, 1) if self.careful else self.sizes.next())
             self.asked = True
 
     def _next(self) -> Outline:
@@ -315,7 +344,7 @@ class _Fold:
             if outline:
                 self._ask()  # a child decodes the next batch while this one is written
             if changes:
-                calls, requests = self._write(changes, serial, done)
+                calls, requests = self._write(outline, changes, serial, done)
                 self.result.calls += calls
                 self.result.requests += requests
         self.result.spans += changes.spans.num_rows
@@ -329,11 +358,12 @@ class _Fold:
         self.pace.waiting.update(plan.later)
         return plan.left_over
 
-    def _write(self, changes: Changes, serial: int, done: set[str]) -> tuple[int, int]:
+    def _write(self, outline: Outline, changes: Changes, serial: int, done: set[str]) -> tuple[int, int]:
         import duckdb
 
         gate = turnstile(self.store.path)
         with self.store.write() as con:
+            started = time.perf_counter()
             if counter(con, "fold_serial") != serial:
                 raise _Retry
             waiting = {name for name in done if (self.spool.path / name).exists()}
@@ -344,6 +374,7 @@ class _Fold:
             except (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException) as error:
                 raise Refused(named(error)) from error
             grow(con, "fold_serial")
+        self.sizes.took(outline, time.perf_counter() - started)
         # The segments are deleted next. What went into a file without a name is nowhere else.
         if not gate.in_place():
             raise StoreError(

@@ -1,13 +1,14 @@
-"""How tables grow on the disk, in databases that hold large texts.
+"""How tables grow on the disk.
 
 DuckDB keeps a table in groups of up to 122,880 rows. What a new connection appends becomes a group of its
-own, and the checkpoint merges small groups, by their number of rows, however many bytes those are: a thousand
-results of 400 kB were read, decompressed and written again at every fold, whole in memory.
+own, and by itself the checkpoint merges small groups, by their number of rows, however many bytes those are. So
+with 160,000 tool spans in the database a fold held the file for a second while a group of 120 MB was read,
+decompressed and written again; a thousand results of 400 kB were, whole in memory, at every fold.
 
-So once a database holds large texts (`note_texts`), DuckDB is told not to merge (`spare_large`), and
-`rows_to_add` does it: it takes the last small groups of a table together with what is added, by bytes. Groups
-double before they are merged again, so a row is written about as often as a group doubles on its way to the
-largest one.
+So DuckDB is told not to merge (`no_merging`), and `rows_to_add` does it: it takes the last small groups of a table
+together with what is added, by bytes. Four groups of about one size become one, so a row is written about as
+often as a group can be multiplied by four on its way to the largest one; what a batch of a backlog adds to the
+tables with texts is not merged at all.
 """
 
 from __future__ import annotations
@@ -20,79 +21,71 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-__all__ = ["LARGE_TEXT", "LARGE_TOTAL", "MERGED_BYTES", "note_texts", "rows_to_add", "spare_large"]
+__all__ = ["MERGED_BYTES", "no_merging", "rows_to_add"]
 
-LARGE_TEXT = 16 << 10  # bytes from which on a text is large: a full group of such takes 2 GB
-LARGE_TOTAL = 32 << 20  # bytes of large texts that DuckDB may still merge
-MERGED_BYTES = 16 << 20  # the largest group that is made by merging
+MERGED_BYTES = 4 << 20  # the largest group that is made by merging: writing it takes 50-80 ms
 _MERGED_ROWS = 122_880
+_JOINED = 4  # groups of about one size become one: at 2, rows are written twice as often
 _REMEMBERED = 40  # groups at the end of a table
-_LARGE, _TAIL = "large_text_bytes", "row_groups_"
+_TAIL = "row_groups_"
 
 
-def spare_large(con: DuckDBPyConnection) -> bool:
-    """Turn DuckDB's merging off if the database holds many large texts; whether it does."""
-    large = int(_noted(con, _LARGE) or 0) > LARGE_TOTAL
-    if large:
-        con.execute("SET max_vacuum_tasks = 0")
-    return large
-
-
-def note_texts(con: DuckDBPyConnection, texts: pa.Table) -> None:
-    """Tell that these texts are added to `contents`."""
-    con.register("added_texts", texts)
-    sizes = "SELECT strlen(text) AS size FROM added_texts"
-    found = con.execute(f"SELECT sum(size)::BIGINT FROM ({sizes}) WHERE size >= {LARGE_TEXT}")  # noqa: S608
-    large = found.fetchall()[0][0]
-    con.unregister("added_texts")
-    if large:
-        _note(con, _LARGE, str(int(_noted(con, _LARGE) or 0) + large))
-        spare_large(con)
+def no_merging(con: DuckDBPyConnection) -> None:
+    """Turn DuckDB's own merging off, for all connections to this open file."""
+    con.execute("SET max_vacuum_tasks = 0")
 
 
 def rows_to_add(con: DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
     """`rows`, and before them rows that were taken out of the end of the table to be written with them.
 
-    Only where DuckDB does not merge. To be called inside the transaction that adds the rows.
+    To be called inside the transaction that adds the rows.
     """
-    if not spare_large(con):
-        return rows
     groups: list[list[int]] = []  # rows and bytes of the groups at the end of the table, the last one last
     with suppress(ValueError, TypeError):
         groups = json.loads(_noted(con, f"{_TAIL}{table}") or "[]")
     count, size = rows.num_rows, rows.nbytes
-    while groups:
-        more, bytes_more = groups[-1]
-        fits = size + bytes_more <= MERGED_BYTES and count + more <= _MERGED_ROWS
-        if not fits or bytes_more > 2 * size:
-            break
-        groups.pop()
-        count, size = count + more, size + bytes_more
+    while taken := _alike(groups, count, size):
+        for more, bytes_more in groups[-taken:]:
+            count, size = count + more, size + bytes_more
+        del groups[-taken:]
     first = _first_of_last(con, table, count - rows.num_rows)
     if first is not None:
         names = ", ".join(rows.column_names)
         last = f"FROM {table} WHERE rowid >= {first}"
-        taken = con.sql(f"SELECT {names} {last} ORDER BY rowid").to_arrow_table()
+        before = con.sql(f"SELECT {names} {last} ORDER BY rowid").to_arrow_table()
         con.execute(f"DELETE {last}")
         import pyarrow as pa
 
-        rows = pa.concat_tables([taken.cast(rows.schema), rows])
+        rows = pa.concat_tables([before.cast(rows.schema), rows])
     # Behind a large group nothing is at the end of the table any more.
     groups = [*groups, [count, size]] if size < MERGED_BYTES else []
     _note(con, f"{_TAIL}{table}", json.dumps(groups[-_REMEMBERED:]))
     return rows
 
 
-def _first_of_last(con: DuckDBPyConnection, table: str, count: int) -> int | None:
-    """The row id from which on the last `count` rows of a table stand; None: take none of them.
+def _alike(groups: list[list[int]], count: int, size: int) -> int:
+    """How many groups at the end are to be joined with one of so many rows and bytes that comes behind them."""
+    taken, total = 0, size
+    for more, bytes_more in reversed(groups):
+        count, total = count + more, total + bytes_more
+        if bytes_more > 2 * size or total > MERGED_BYTES or count > _MERGED_ROWS:
+            break
+        taken += 1
+    return taken if taken >= _JOINED - 1 else 0
 
-    Rows were removed since the groups were noted, it may be; then these are others, and could be large.
+
+def _first_of_last(con: DuckDBPyConnection, table: str, count: int) -> int | None:
+    """The row id from which on the last groups of a table stand, of `count` rows; None: take none of them.
+
+    Groups went since they were noted, it may be; then these are others, and their texts could be large.
     """
     if not count:
         return None
-    last = f"SELECT rowid AS id FROM {table} ORDER BY rowid DESC LIMIT {count}"  # noqa: S608
-    first = con.execute(f"SELECT min(id) FROM ({last})").fetchall()[0][0]  # noqa: S608
-    if first is None or table != "contents":
+    last = con.execute(f"SELECT max(rowid) FROM {table}").fetchall()[0][0]  # noqa: S608
+    if last is None:
+        return None
+    first = last + 1 - count
+    if table != "contents":
         return first
     sizes = "SELECT rowid AS id, sum(strlen(text)) OVER (ORDER BY rowid DESC) AS size FROM contents"
     small = f"SELECT min(id) FROM ({sizes} WHERE rowid >= {first}) WHERE size <= {MERGED_BYTES}"  # noqa: S608

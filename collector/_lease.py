@@ -41,6 +41,10 @@ _RECENT = 1.0  # who let go of the file so short a time ago
 _YIELD = 0.5  # gives others so long to take it: more than they sleep between two attempts, on a busy machine
 _LONG_OPEN = 0.5  # who had it open for so long
 _SERVER_PATIENCE = 2  # times the timeout are waited in addition where a server has the file
+_LOOK_EVERY = 0.01  # who keeps it open without using it looks so often whether others wait
+# Programs that do not know of the turns get theirs when it is closed, and what a crash leaves to be read from
+# the write-ahead log is bounded. Closing costs 20-100 ms.
+_LONGEST_OPEN = 2.0
 _DRAIN = 5.0  # lets its own threads wait so long for it to be closed
 
 
@@ -58,6 +62,8 @@ class Turnstile:
         self.writing = threading.RLock()
         self.connection: DuckDBPyConnection | None = None
         self.inside: Counter[int] = Counter()  # leases by thread
+        self._keepers = 0  # who wants the file to stay open between leases
+        self._watcher: threading.Thread | None = None
         self._opened = 0.0  # when the connection was made
         self._left = float("-inf")  # when the last one was closed
         self.known: tuple[int, int] | None = None  # device and inode of the file looked at last
@@ -85,6 +91,41 @@ class Turnstile:
             if os.getpid() == pid:  # a child forked in here has no part in the file
                 self._leave(cursor, thread)
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Leave the file open between the leases of the block, for as long as no other process waits for it.
+
+        Opening and closing it, with a checkpoint, costs more than to store a small batch.
+        """
+        with self.lock:
+            self._keepers += 1
+        pid = os.getpid()
+        try:
+            yield
+        finally:
+            if os.getpid() == pid:
+                with self.lock:
+                    self._keepers -= 1
+                    if not self.inside and not self._keepers:
+                        self._close()
+
+    def _watch(self) -> None:
+        """Close the file for others while it is kept open without a lease."""
+        while True:
+            time.sleep(_LOOK_EVERY)
+            with self.lock:
+                if self.connection is None or not self._keepers:
+                    self._watcher = None
+                    return
+                if not self.inside and (others_wait(self._file) or not self.in_place()):
+                    self._close()
+
+    def _close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+            self._left = time.monotonic()
+
     def _acquire(self, thread: int, timeout: float, deadline: float) -> None:
         """Take the lock, with no connection or one on the file that is there now."""
         started = time.monotonic()
@@ -96,6 +137,8 @@ class Turnstile:
             now = time.monotonic()
             if thread in self.inside:
                 return
+            if not self.inside and self.connection is not None and not self._may_stay(now):
+                self._close()
             if self.connection is None:
                 if now >= yields_until or now - self._left > _RECENT or not others_wait(self._file):
                     return
@@ -126,10 +169,22 @@ class Turnstile:
             cursor.close()
             self.inside[thread] -= 1
             self.inside += Counter()  # drops zeros
-            if not self.inside and self.connection is not None:
-                connection, self.connection = self.connection, None
-                connection.close()
-                self._left = time.monotonic()
+            if self.inside or self.connection is None:
+                return
+            if not self._keepers or not self._may_stay(time.monotonic()):
+                self._close()
+            elif self._watcher is None:
+                watcher = threading.Thread(target=self._watch, name="loopscope-file", daemon=True)
+                try:
+                    watcher.start()
+                except RuntimeError:  # no more threads, or the interpreter is shutting down
+                    self._close()
+                else:
+                    self._watcher = watcher
+
+    def _may_stay(self, now: float) -> bool:
+        """Whether the file may stay open with nobody inside."""
+        return now - self._opened < _LONGEST_OPEN and not others_wait(self._file) and self.in_place()
 
 
 _turnstiles: dict[str, Turnstile] = {}
@@ -168,6 +223,8 @@ def _before_fork() -> None:
     for gate in list(_turnstiles.values()):
         while gate.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             if not gate.inside or threading.get_ident() in gate.inside or time.monotonic() >= deadline:
+                if not gate.inside:
+                    gate._close()  # kept open for the next lease
                 paused.append(gate)
                 break
             gate.lock.release()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..guard import StoreError
-from ._growth import spare_large
+from ._growth import no_merging
 from ._lease import OpenInProcessError, Turnstile, connect, trouble_of, turnstile
 from ._schema import create_schema, refuse_newer, schema_version, upgrade_schema
 
@@ -25,6 +25,9 @@ _logger = logging.getLogger(__name__)
 
 # Two writes inside one tick of the file system's clock could leave the same signature.
 _SETTLED_NS = 100_000_000
+# A batch leaves a partly filled block per table: with DuckDB's own 262144, 40,000 tool spans take 728 B each
+# instead of 574, agent traces 1,144 instead of 953. At 16384 texts compress worse.
+_BLOCK_BYTES = 65536
 _MOST_MEMORY_GIB = 4  # that DuckDB may use for blocks of the file and for queries
 
 
@@ -149,7 +152,8 @@ class Store:
                 create_schema(connection)
             else:
                 upgrade_schema(connection, path, found)
-            spare_large(connection)
+            no_merging(connection)
+            _checkpoint_at_once(connection)
             _limit_memory(connection)
         except BaseException:
             connection.close()
@@ -171,6 +175,12 @@ def grow(con: DuckDBPyConnection, key: str) -> int:
     return int(rows[0][0])
 
 
+def _checkpoint_at_once(con: DuckDBPyConnection) -> None:
+    # What a large transaction adds goes straight into the file at its commit, and not into the write-ahead log
+    # first: 19 instead of 29 µs a span, and closing the file finds nothing left to do.
+    con.execute("SET wal_autocheckpoint = '1B'")
+
+
 def _limit_memory(con: DuckDBPyConnection) -> None:
     # By default each process may take 80 % of the machine, and several may have the file open in turn, beside
     # the agents. What needs more is done on the disk.
@@ -190,7 +200,7 @@ def _make(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new")
     try:
         try:
-            with duckdb.connect(str(draft)) as connection:
+            with duckdb.connect(str(draft), config={"default_block_size": _BLOCK_BYTES}) as connection:
                 create_schema(connection)
         except duckdb.Error as error:
             raise StoreError(f"cannot make the database {path}: {str(error).splitlines()[0]}") from error

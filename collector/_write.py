@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ._batch import Drop
 from ._build import Changes
-from ._growth import note_texts, rows_to_add
+from ._growth import rows_to_add
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
 from ._store import counter
@@ -88,7 +88,6 @@ def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> set[int]:
         raise KeysTaken(taken)
     if stored:
         texts = texts.filter(pa.array([key not in stored for key in checks]))
-    note_texts(con, texts)
     _insert(con, "contents", list(texts.column_names), texts)
     return set(checks)
 

@@ -52,44 +52,46 @@ def store(tmp_path):
 
 
 def test_large_texts_are_written_once(store, monkeypatch):
-    monkeypatch.setattr(_growth, "LARGE_TOTAL", 0)
-    monkeypatch.setattr(_growth, "MERGED_BYTES", 3 * LARGE)
+    monkeypatch.setattr(_growth, "MERGED_BYTES", 5 * LARGE)
     seen: list[list[tuple[int, int]]] = []
     for number in range(9):
         add(store, number, LARGE)
         seen.append(groups(store, "contents", "text"))
     assert sum(rows for rows, _ in seen[-1]) == 9
-    assert max(rows for rows, _ in seen[-1]) <= 3
+    assert [rows for rows, _ in seen[3]] == [4]
     # Once a group is as large as groups get, it stays where it is.
-    assert seen[5][:2] == seen[-1][:2]
+    assert seen[3][0] == seen[-1][0]
 
 
-def test_without_large_texts_duckdb_merges(store):
-    for number in range(9):
-        add(store, number, 300)
-    assert [rows for rows, _ in groups(store, "contents", "text")] == [9]
-    with store.lease() as con:
-        assert con.execute("SELECT current_setting('max_vacuum_tasks')").fetchall() != [(0,)]
-
-
-def test_small_folds_after_large_texts_make_few_groups(store, monkeypatch):
-    monkeypatch.setattr(_growth, "LARGE_TOTAL", LARGE)
-    add(store, 0, LARGE)
-    add(store, 1, LARGE)
-    for number in range(2, 26):
-        add(store, number, 300)
+@pytest.mark.parametrize("large", [0, 2])
+def test_small_folds_make_few_groups(store, large):
+    for number in range(26):
+        add(store, number, LARGE if number < large else 300)
     for table, column in (("span_rows", "start_ns"), ("tool_call_rows", "start_ns"), ("contents", "text")):
         found = groups(store, table, column)
         assert sum(rows for rows, _ in found) == 26
-        assert len(found) <= 7, table
+        assert len(found) <= 9, table
+    assert len(groups(store, "folded_segments", "name")) <= 1
 
 
-def test_every_process_spares_large_texts(store, monkeypatch):
-    monkeypatch.setattr(_growth, "LARGE_TOTAL", LARGE)
-    add(store, 0, LARGE)
-    add(store, 1, LARGE)
-    with Store(store.path).lease() as con:
+def test_duckdb_merges_nothing_by_itself(store):
+    """It would go by the number of rows, however large they are."""
+    with store.lease() as con:
         assert con.execute("SELECT current_setting('max_vacuum_tasks')").fetchall() == [(0,)]
+
+
+def test_what_was_removed_at_the_end_is_not_missed(store):
+    """The groups noted of a table may be gone when the next rows come."""
+    for number in range(3):
+        add(store, number, 300)
+    with store.write() as con:
+        for table in ("span_rows", "tool_call_rows", "contents", "trace_rows"):
+            con.execute(f"DELETE FROM {table}")
+    for number in range(3, 9):
+        add(store, number, 300)
+    with store.lease() as con:
+        found = con.execute("SELECT result FROM tool_calls ORDER BY start_ns").fetchall()
+    assert found == [(text(number, 300),) for number in range(3, 9)]
 
 
 def test_memory_is_limited(store):
@@ -105,10 +107,10 @@ def test_memory_is_limited(store):
     )
 )
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_tables_are_the_same_either_way(tmp_path_factory, monkeypatch, steps):
+def test_the_tables_are_the_same_however_groups_are_joined(tmp_path_factory, monkeypatch, steps):
     dumps = []
-    for total in (0, 1 << 40):
-        monkeypatch.setattr(_growth, "LARGE_TOTAL", total)
+    for most in (0, 1 << 40):
+        monkeypatch.setattr(_growth, "MERGED_BYTES", most)
         store = Store(tmp_path_factory.mktemp("growth") / "t.duckdb")
         for number, (span, size, ended) in enumerate(steps):
             add(store, number, size, span=span, end=2_000 if ended else None)

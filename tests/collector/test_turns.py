@@ -204,3 +204,61 @@ def test_who_had_to_look_first_queues_again_with_the_same_patience(store, monkey
     looked, opened = left
     assert looked < 0.15
     assert opened > looked + 0.1
+
+
+def test_a_file_kept_open_between_leases_is_let_go_for_who_waits(store):
+    gate = _lease.turnstile(store.path)
+    read = (
+        "import sys; from loopscope.collector import Store\nwith Store(sys.argv[1]).lease(timeout=60): pass"
+    )
+    with gate.kept():
+        with store.lease():
+            pass
+        first = gate.connection
+        assert first is not None
+        with store.lease():
+            assert gate.connection is first
+        subprocess.run([sys.executable, "-c", read, str(store.path)], check=True)
+        assert gate.connection is None
+        with store.lease():
+            pass
+        assert gate.connection is not None
+    assert gate.connection is None
+
+
+def test_a_file_kept_open_is_closed_after_a_while(store, monkeypatch):
+    """For programs that do not know of the turns."""
+    monkeypatch.setattr(_lease, "_LONGEST_OPEN", 0.0)
+    gate = _lease.turnstile(store.path)
+    with gate.kept():
+        with store.lease():
+            pass
+        assert gate.connection is None
+
+
+def test_a_file_kept_open_is_no_obstacle_to_a_fork(store):
+    gate = _lease.turnstile(store.path)
+    with gate.kept():
+        with store.lease():
+            pass
+        child = os.fork()
+        if not child:
+            with store.lease(timeout=30) as con:
+                found = con.execute("SELECT count(*) FROM tool_calls").fetchall()
+            os._exit(0 if found == [(0,)] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with store.lease() as con:
+            assert con.execute("SELECT count(*) FROM tool_calls").fetchall() == [(0,)]
+
+
+def test_a_deleted_file_is_not_kept_open(store):
+    gate = _lease.turnstile(store.path)
+    with gate.kept():
+        with store.lease():
+            pass
+        store.path.unlink()
+        with store.write() as con:
+            con.execute("INSERT INTO labels VALUES ('k', 'polling', NULL, now()::TIMESTAMP)")
+        assert store.path.exists()
+    with store.lease() as con:
+        assert con.execute("SELECT key FROM labels").fetchall() == [("k",)]
