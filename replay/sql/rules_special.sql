@@ -1,0 +1,2 @@
+-- Runs with a call of a tool that some rule looks at more closely.
+SELECT DISTINCT run, tool FROM facts WHERE tool IN (SELECT unnest($tools))
