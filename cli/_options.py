@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ..guard import GuardPolicy, PolicyError
+from ..guard import GuardPolicy, LoopscopeError, PolicyError
 from ._output import print_note
 
 __all__ = [
@@ -74,9 +75,9 @@ def policy_line(policy: GuardPolicy) -> str:
     """The thresholds in words."""
 
     def named(value: int | None) -> str:
-        return "off" if value is None else str(value)
+        return "off" if value is None else f"at {value}"
 
-    return f"nudge at {named(policy.nudge_threshold)}, block at {named(policy.block_threshold)}"
+    return f"nudge {named(policy.nudge_threshold)}, block {named(policy.block_threshold)}"
 
 
 def load_policy(
@@ -106,3 +107,13 @@ def _threshold(option: str, text: str) -> int | None:
         return int(text)
     except ValueError:
         raise PolicyError(f"{option} {text!r}: give a whole number from 1, or 'off'") from None
+
+
+def threshold_range(option: str, text: str) -> range:
+    """Thresholds from the first to the last of "first:last". Raises LoopscopeError."""
+    match = re.fullmatch(r"(\d{1,4})(?::(\d{1,4}))?", text)
+    first = int(match[1]) if match else 0
+    last = int(match[2] or match[1]) if match else 0
+    if not match or first < 1 or last < first:
+        raise LoopscopeError(f"{option} {text!r}: give first:last with 1 ≤ first ≤ last, e.g. 2:8")
+    return range(first, last + 1)

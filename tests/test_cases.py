@@ -19,7 +19,7 @@ import pytest
 from shared_corpus import corpus
 
 from loopscope.cli import main
-from loopscope.collector import Spool, Store, examine, fold, traces_json_to_protobuf
+from loopscope.collector import Spool, Store, examine, traces_json_to_protobuf
 from loopscope.guard import GuardPolicy
 from loopscope.replay import call_verdicts, error_breakdown
 
@@ -63,17 +63,22 @@ def store(tmp_path) -> Store:
     return Store(tmp_path / "traces.duckdb")
 
 
+def request(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
 def put(store: Store, spans: list[dict[str, Any]]) -> None:
-    request = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
-    Spool(store.path).write([("traces", traces_json_to_protobuf(request))])
+    """As an agent does: into the spool."""
+    Spool(store.path).write([("traces", traces_json_to_protobuf(request(spans)))])
 
 
 def take_in(store: Store, spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Fold the spans; the calls with what the guard says of each."""
-    put(store, spans)
-    result = fold(store)
-    assert (result.spans, result.quarantined) == (len(spans), 0)
+    """Import the spans; the calls with what the guard says of each."""
+    file = store.path.with_name("spans.json")
+    file.write_text(json.dumps(request(spans)), encoding="utf-8")
+    assert main(["import", str(file), "--db", str(store.path)]) == 0
     with store.lease() as con:
+        assert con.execute("SELECT count(*) FROM spans").fetchall() == [(len(spans),)]
         rows = con.execute(f"SELECT {', '.join(FACTS)} FROM tool_calls ORDER BY seq").fetchall()
         verdicts = {row["span_id"]: row for row in call_verdicts(con, GuardPolicy()).to_pylist()}
     calls = [dict(zip(FACTS, row, strict=True)) for row in rows]
@@ -193,6 +198,7 @@ def test_public_cases_of_kind_otel(tmp_path):
         ]
         with store.lease() as con:
             errors = error_breakdown(con)
+        assert [call["span_id"] for call in calls] == [one["spanId"] for one in case["input"]["spans"][1:]]
         for call, want, arguments in zip(calls, wanted, sent, strict=True):
             assert call["tool_name"] == want["tool"], case["id"]
             failed = call["outcome"] != "success"
