@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from loopscope.cli import _demo
+from loopscope.sample_traces import files
 
 
 @pytest.fixture
@@ -17,8 +18,9 @@ def taken() -> Iterator[int]:
 
 
 @pytest.fixture
-def started(monkeypatch) -> list[dict]:
+def started(monkeypatch, tmp_path) -> list[dict]:
     """What the server was started with; nothing is imported and nothing listens."""
+    monkeypatch.chdir(tmp_path)
     calls: list[dict] = []
     monkeypatch.setattr(_demo, "import_and_show", lambda *_: None)
     monkeypatch.setattr(_demo, "run", lambda db, **options: calls.append(options))
@@ -45,3 +47,27 @@ def test_ports_that_are_free_are_taken_as_given(run, started):
 def test_no_grpc_is_no_grpc(run, started, none):
     run("demo", "--otlp-http-port", 0, "--otlp-grpc-port", none)
     assert started[0]["otlp_grpc_port"] is None
+
+
+def test_recordings_of_ones_own_are_not_mixed_with_the_samples(run, started, tmp_path):
+    db = tmp_path / "own.duckdb"
+    (tmp_path / "chat.json").write_text(
+        '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]'
+    )
+    assert run("import", tmp_path / "chat.json", "--db", db).code == 0
+    ran = run("demo", "--db", db, "--otlp-http-port", 0)
+    assert ran.code == 2
+    assert len(ran.err.strip().splitlines()) == 1
+    assert "own.duckdb holds recordings of your own" in ran.err
+    assert started == []
+
+
+def test_a_demo_goes_on_with_what_was_sent_to_it(run, started, tmp_path):
+    """Samples are there already: whatever else lies beside them came to the demo."""
+    db = tmp_path / "demo.duckdb"
+    (tmp_path / "chat.json").write_text(
+        '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]'
+    )
+    assert run("import", files()[0], tmp_path / "chat.json", "--db", db).code == 0
+    assert run("demo", "--db", db, "--otlp-http-port", 0, "--otlp-grpc-port", "none").code == 0
+    assert len(started) == 1
