@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -10,13 +9,24 @@ import typer
 
 from ..guard import LoopscopeError
 from ._coverage import print_coverage
-from ._options import Block, Db, Format, FormatOption, Nudge, PolicyFile, load_policy, policy_line
+from ._options import (
+    Block,
+    Db,
+    Format,
+    FormatOption,
+    Nudge,
+    PolicyFile,
+    load_policy,
+    policy_line,
+    threshold_range,
+)
 from ._output import console, print_csv, print_json, print_table
 from ._store import reading
 
 __all__ = ["errors", "incidents", "replay", "sweep"]
 
 _SHORT_KEY = 10  # characters of an incident's key in a table; `report --incident` takes 6 or more
+_MOST_PAIRS = 10_000  # of thresholds in a sweep
 
 _TOTALS = {
     "runs": "runs",
@@ -80,7 +90,12 @@ def sweep(
     from .. import replay as engine
 
     rules = load_policy(db, policy)
-    nudges, blocks = _range("--nudge", nudge), _range("--block", block)
+    nudges, blocks = threshold_range("--nudge", nudge), threshold_range("--block", block)
+    if len(nudges) * len(blocks) > _MOST_PAIRS:
+        raise LoopscopeError(
+            f"--nudge {nudge} with --block {block} are {len(nudges) * len(blocks):,} pairs; "
+            f"a sweep takes at most {_MOST_PAIRS:,}, so narrow one of them"
+        )
     with reading(db) as connection:
         rows = [row.to_json() for row in engine.sweep(connection, rules, nudges, blocks)]
     _print_rows(
@@ -102,15 +117,6 @@ def sweep(
     )
 
 
-def _range(option: str, text: str) -> range:
-    match = re.fullmatch(r"(\d{1,4})(?::(\d{1,4}))?", text)
-    first = int(match[1]) if match else 0
-    last = int(match[2] or match[1]) if match else 0
-    if not match or first < 1 or last < first:
-        raise LoopscopeError(f"{option} {text!r}: give first:last with 1 ≤ first ≤ last, e.g. 2:8")
-    return range(first, last + 1)
-
-
 def incidents(
     db: Db,
     policy: PolicyFile = None,
@@ -118,6 +124,13 @@ def incidents(
     block: Block = None,
     kind: Annotated[
         str | None, typer.Option(help="Only one kind: loop, cycle, retry_storm, same_error or twins.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only incidents with this label: true_loop, polling, legitimate_repeat, retry_that_worked, "
+            "unsure, or none for those without one. May be given several times."
+        ),
     ] = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
@@ -130,11 +143,16 @@ def incidents(
     kinds = [member.value for member in engine.IncidentKind]
     if kind is not None and kind not in kinds:
         raise LoopscopeError(f"--kind {kind!r}: there is no such kind; choose one of {', '.join(kinds)}")
+    filters = engine.Filters(labels=tuple(engine.label_filter(text) for text in label or ()))
     rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
-        found = [one.to_json() for one in engine.find_incidents(connection, policy=rules)]
+        found = [one.to_json() for one in engine.find_incidents(connection, filters, rules)]
+        labels = engine.read_labels(connection)
     rows = [row for row in found if kind is None or row["kind"] == kind]
     for row in rows:
+        said = labels.get(row["key"])
+        row["label"] = said.verdict.value if said else None
+        row["label_note"] = said.note if said else None
         row["short_key"] = row["key"][:_SHORT_KEY]
         row["who"] = row["agent_name"] or row["service_name"]
         row["seconds"] = (row["last_ns"] - row["first_ns"]) / 1e9
@@ -142,6 +160,7 @@ def incidents(
     columns = {
         "short_key": "key",
         "kind": "kind",
+        "service_name": "service",
         "who": "agent",
         "tool_name": "tool",
         "calls": "calls",
@@ -150,6 +169,7 @@ def incidents(
         "nudge_at": "nudge",
         "block_at": "block",
         "how_it_ended": "ended",
+        **({"label": "label"} if labels else {}),
         "sample_arguments": "arguments",
     }
     json_rows = [
@@ -161,9 +181,11 @@ def incidents(
         format,
         columns,
         json_value={"schema_version": engine.SCHEMA_VERSION, "incidents": json_rows},
-        empty="No incidents: nothing was repeated three times. `loopscope replay` says what that covers.",
+        empty="No incidents with that label."
+        if label
+        else "No incidents: nothing was repeated three times. `loopscope replay` says what that covers.",
         csv_rows=json_rows,
-        optional=("seconds", "how_it_ended", "who", "calls"),
+        optional=("service_name", "seconds", "how_it_ended", "who", "calls"),
     )
     if rows and format is Format.TABLE:
         console().print(

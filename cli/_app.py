@@ -24,13 +24,17 @@ from . import (
     _doctor,
     _export,
     _import,
+    _label,
     _messages,
     _policy,
     _prune,
     _query,
     _report,
     _requests,
+    _rules,
+    _score,
     _serve,
+    _suggest,
 )
 from ._output import one_line, print_error
 
@@ -51,8 +55,13 @@ app.command("serve")(_serve.serve)
 app.command("import")(_import.import_)
 app.command("replay")(_analysis.replay)
 app.command("sweep")(_analysis.sweep)
+app.command("rules")(_rules.rules)
 app.command("incidents")(_analysis.incidents)
 app.command("errors")(_analysis.errors)
+app.command("label")(_label.label)
+app.command("labels")(_label.labels)
+app.command("score")(_score.score)
+app.command("suggest")(_suggest.suggest)
 app.command("requests")(_requests.requests)
 app.command("report")(_report.report)
 app.command("check")(_check.check)

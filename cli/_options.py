@@ -115,5 +115,5 @@ def threshold_range(option: str, text: str) -> range:
     first = int(match[1]) if match else 0
     last = int(match[2] or match[1]) if match else 0
     if not match or first < 1 or last < first:
-        raise LoopscopeError(f"{option} {text!r}: give first:last with 1 ≤ first ≤ last, e.g. 2:8")
+        raise LoopscopeError(f"{option} {text!r}: give first:last with 1 ≤ first ≤ last ≤ 9999, e.g. 2:8")
     return range(first, last + 1)

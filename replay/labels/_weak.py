@@ -184,7 +184,13 @@ _RULES: tuple[tuple[str, Callable[[_Seen], bool]], ...] = (
         lambda it: not it.failed and it.nothing_new and it.found.incident.ending == "run_ended",
     ),
     ("nothing_new_after", lambda it: not it.failed and it.nothing_new),
-    ("stop_costs_more", lambda it: not it.failed and it.row["new_after"] > it.row["known_after"]),
+    (
+        "stop_costs_more",
+        lambda it: (
+            not it.failed
+            and it.row["new_after"] > max(it.row["known_after"], it.found.incident.repeated_calls)
+        ),
+    ),
 )
 
 
