@@ -30,7 +30,11 @@ __all__ = [
     "verdict_changes",
 ]
 
+_NEVER = 2**31  # no count reaches it
 _FEW_RUNS = 1_000  # naming more of them takes longer than judging all
+
+# Statements that ask only for units in which something happens: the others need not be judged.
+_OF_BUSY_UNITS = ("totals",)
 
 ACTIONS = ("allow", "nudge", "block", "not_counted", "after_block")
 
@@ -49,19 +53,24 @@ class Judging:
         runs: Iterable[int] | None = None,
     ) -> None:
         self.con = facts.cursor()
-        table = facts.counted(store, policy)
-        # A trace or session may hold other runs as well, and no run around it silences it.
-        alone = policy.scope == "run"
-        self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {table} {_only(runs if alone else None)}")  # noqa: S608
-        self.con.execute(f"CREATE TEMP VIEW nesting AS SELECT * FROM ancestors WHERE {alone}")  # noqa: S608
+        self.counted = facts.counted(store, policy)  # its tables stay as long as this is kept
         self.outcome_rules = policy.outcome_rules  # `calls` has outcomes and kinds as these say
         self.thresholds = thresholds(facts.tools, policy)
+        # A trace or session may hold other runs as well, and no run around it silences it.
+        alone = policy.scope == "run"
+        only = _only(runs if alone else None)
+        busy = self.counted.busy(_lowest(self.thresholds))
+        self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {self.counted} {only}")  # noqa: S608
+        self.con.execute(f"CREATE TEMP VIEW busy_calls AS SELECT * FROM ({busy}) {only}")  # noqa: S608
+        self.con.execute(f"CREATE TEMP VIEW nesting AS SELECT * FROM ancestors WHERE {alone}")  # noqa: S608
 
     def arrow(
         self, statement: str, params: Mapping[str, Any], where: str = "TRUE", base: str = "verdicts"
     ) -> pa.Table:
         """The answer of `sql/<statement>.sql` over `base`; `where` (of `fact_filter`) is what it reports."""
         query = filtered(statement, where, base)
+        if statement in _OF_BUSY_UNITS and not self.thresholds["wide"]:
+            query = query.replace("calls AS c /* judged */", "busy_calls AS c")
         wanted = set(re.findall(r"\$(\w+)", query))
         given = {**self.thresholds, **params}
         return arrow(self.con, query, {name: value for name, value in given.items() if name in wanted})
@@ -91,9 +100,17 @@ def thresholds(tools: list[str], policy: GuardPolicy) -> dict[str, Any]:
     }
 
 
+def _lowest(thresholds: Mapping[str, Any]) -> int:
+    """The lowest threshold at which anything happens."""
+    names = ("nudges", "blocks", "error_nudges", "error_blocks")
+    kept = [number for number, exempt in enumerate(thresholds["exempt"]) if not exempt]
+    found = [thresholds[name][number] for name in names for number in kept]
+    return min((one for one in found if one is not None), default=_NEVER)
+
+
 def _bounded(threshold: int | None) -> int | None:
     """A count is a 32-bit number; a threshold beyond is never reached."""
-    return None if threshold is None else min(threshold, 2**31)
+    return None if threshold is None else min(threshold, _NEVER)
 
 
 def call_verdicts(

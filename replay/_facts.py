@@ -1,54 +1,52 @@
-"""The calls of a store as numbers in memory, kept between questions.
-
-A store lets go of its file between questions, and with it of every temporary table. Judging needs
-few columns, so they are copied once per state of the store into a private in-memory database
-(1 M calls: about 0.2 s and 70 MB). A moved threshold then reads only that.
-"""
+"""The calls of a store as numbers in memory, kept between questions."""
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock, RLock
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
+from . import _counting
+from ._kept import alive
+from ._memory import Memory, StoreState, load, refresh
 from ._sql import arrow, rows, sql_text
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from ..guard import GuardPolicy
 
 __all__ = ["Facts", "facts_of", "forget"]
 
-_KEPT_STORES = 2  # states of stores kept in memory
-_KEPT_RULES = 3  # counting rules kept per state: saved, draft, default
-
+_KEPT_STORES = 2  # stores kept in memory
 _KEPT_ANSWERS = 100
 
-_NAMES = ("tool", "agent", "service", "dialect", "kind")
 
-
-@dataclass(eq=False)
 class Facts:
     """What judging needs of one state of a store.
 
-    `con` is the in-memory database: table `facts` (one row per finished call, sql/facts.sql), `runs`
-    (run, run_id), `ancestors` (run, ancestor, run_start_ns: start of `run`). Names are lists; a row
-    holds the index.
+    A cursor has the tables `facts` (one row per finished call, sql/facts.sql), `runs` (run, run_id,
+    parent_run_id, started, asked) and `ancestors` (run, ancestor, run_start_ns: start of `run`) as they
+    were in that state. Names are lists; a row holds the index.
     """
 
-    con: duckdb.DuckDBPyConnection
-    names: dict[str, list[str | None]]  # by column of `facts`
-    found: list[Any] | None = None  # the store's incidents, once asked for
-    memo: dict[Any, Any] = field(default_factory=dict)  # of `remember`
-    lock: RLock = field(default_factory=RLock)
-    _rules: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.generation = memory.generation
+        self.lock = memory.lock
+        self.names = memory.names  # by column of `facts`
+        self.found: list[Any] | None = None  # the store's incidents, once asked for
+        self.memo: dict[Any, Any] = {}  # of `remember`
+        self._counted: dict[str, _counting.Counted] = {}  # by counting rule
+
+    @property
+    def con(self) -> duckdb.DuckDBPyConnection:
+        """The database in memory."""
+        return self.memory.con
 
     @cached_property
     def runs(self) -> pa.Table:
@@ -57,7 +55,7 @@ class Facts:
 
     @cached_property
     def tools(self) -> list[str]:
-        """Tool names, most calls first."""
+        """Tool names, most calls first as far as they were there when the store was read."""
         return [name or "" for name in self.names["tool"]]
 
     def ids(self, column: str, names: Iterable[str]) -> list[int]:
@@ -76,53 +74,63 @@ class Facts:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor of its own for this thread."""
-        return self.con.cursor()
+        con = self.con.cursor()
+        for table, view in (("fact_rows", "facts"), ("run_rows", "runs"), ("ancestor_rows", "ancestors")):
+            con.execute(
+                f"CREATE TEMP VIEW {view} AS SELECT * EXCLUDE (born, died) FROM {table} "  # noqa: S608
+                f"WHERE {alive(self.generation)}"
+            )
+        return con
 
-    def counted(self, store: duckdb.DuckDBPyConnection, policy: GuardPolicy) -> str:
-        """The table of calls counted under the policy's counting rule (sql/calls.sql), made when absent."""
+    def counted(self, store: duckdb.DuckDBPyConnection, policy: GuardPolicy) -> _counting.Counted:
+        """The table of calls counted under the policy's counting rule (sql/calls.sql), made when absent.
+
+        It is the name of a table, and stays as long as it is referred to.
+        """
         with self.lock:
             rule = policy.rule_id
-            table = self._rules.get(rule)
-            if table is None:
-                from ._counting import count_calls
-
-                table = f"calls_{rule}"
-                count_calls(self, store, policy, table)
-                self._rules[rule] = table
-                if len(self._rules) > _KEPT_RULES:
-                    _, old = self._rules.popitem(last=False)
-                    self.con.execute(f"DROP TABLE {old}")
-            self._rules.move_to_end(rule)
-            return table
+            if rule not in self._counted:
+                self._counted[rule] = _counting.counted(self, store, policy)
+            self._counted[rule] = found = self._counted.pop(rule)
+            _counting.used(self.memory, rule)
+            while len(self._counted) > max(1, len(self.memory.rules)):
+                del self._counted[next(iter(self._counted))]
+            return found
 
 
-_cache: OrderedDict[tuple[Any, ...], Facts] = OrderedDict()
+_cache: OrderedDict[str, Facts] = OrderedDict()  # by path
 _cache_lock = Lock()
-_building: dict[tuple[Any, ...], Lock] = {}
+_building: dict[str, Lock] = {}
 
 
 def facts_of(con: duckdb.DuckDBPyConnection) -> Facts:
-    """The facts of the store behind a leased cursor, from memory if the store did not change."""
-    key = _state(con)
-    if key is None:
-        return _load(con)
+    """The facts of the store behind a leased cursor; from memory as far as the store did not change."""
+    state = _state(con)
+    if state is None:
+        return Facts(load(con, None))
     with _cache_lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-        building = _building.setdefault(key, Lock())
+        known = _cache.get(state.path)
+        if known is not None and known.memory.state == state:
+            _cache.move_to_end(state.path)
+            return known
+        building = _building.setdefault(state.path, Lock())
     with building:
+        state = _state(con) or state
         with _cache_lock:
-            if key in _cache:
-                return _cache[key]
-        facts = _load(con)
+            known = _cache.get(state.path)
+        if known is not None and known.memory.state == state:
+            return known
+        facts = None
+        if known is not None:
+            with known.lock:
+                if refresh(known.memory, con, state):
+                    facts = Facts(known.memory)
+        facts = facts or Facts(load(con, state))
         with _cache_lock:
-            for other in [other for other in _cache if other[0] == key[0]]:
-                del _cache[other]  # an older state of the same file
-            _cache[key] = facts
+            _cache[state.path] = facts
+            _cache.move_to_end(state.path)
             while len(_cache) > _KEPT_STORES:
                 _cache.popitem(last=False)
-            _building.pop(key, None)
     return facts
 
 
@@ -132,84 +140,10 @@ def forget() -> None:
         _cache.clear()
 
 
-def _state(con: duckdb.DuckDBPyConnection) -> tuple[Any, ...] | None:
-    """What changes whenever the store does; None for a database in memory.
-
-    The version alone would mistake a new file under an old name for the old one.
-    """
-    state = con.execute(sql_text("state")).fetchall()[0]
-    path = state[0]
+def _state(con: duckdb.DuckDBPyConnection) -> StoreState | None:
+    """None for a database in memory."""
+    state = rows(con, sql_text("state"))[0]
+    path = state.pop("path")
     if not path or not os.path.exists(path):
         return None
-    return (os.path.abspath(path), os.stat(path).st_ino, *state[1:])
-
-
-def _load(store: duckdb.DuckDBPyConnection) -> Facts:
-    registered: list[str] = []
-
-    def offer(name: str, table: pa.Table) -> None:
-        store.register(name, table)
-        registered.append(name)
-
-    try:
-        runs = arrow(store, sql_text("runs"))
-        offer("run_names", runs)
-        names: dict[str, list[str | None]] = {}
-        for column in _NAMES:
-            table = arrow(store, sql_text("names"), {"column": column})
-            offer(f"{column}_names", table)
-            names[column] = table.column("name").to_pylist()
-        facts = arrow(store, sql_text("facts"))
-        nested = _nested(store)
-    finally:
-        for name in registered:
-            store.unregister(name)
-    memory = duckdb.connect(":memory:")
-    memory.register("arrow_facts", facts)
-    memory.register("arrow_runs", runs)
-    memory.execute("CREATE TABLE facts AS SELECT * FROM arrow_facts")
-    memory.execute("CREATE TABLE runs AS SELECT CAST(run AS INTEGER) AS run, run_id FROM arrow_runs")
-    memory.unregister("arrow_facts")
-    memory.unregister("arrow_runs")
-    memory.execute("CREATE TABLE ancestors (run INTEGER, ancestor INTEGER, run_start_ns BIGINT)")
-    if nested:
-        memory.executemany("INSERT INTO ancestors VALUES (?, ?, ?)", nested)
-    return Facts(memory, names)
-
-
-def _nested(store: duckdb.DuckDBPyConnection) -> list[tuple[int, int, int]]:
-    """(run, each run around it, start of run) for every nested run. Needs the table `run_names`."""
-    import pyarrow as pa
-
-    mine = rows(store, "SELECT * FROM run_names WHERE parent_run_id IS NOT NULL ORDER BY run")
-    if not mine:
-        return []
-    spans = [row["run_id"].partition("/") for row in mine]
-    table = {
-        "run": [row["run"] for row in mine],
-        "trace_id": [trace_id for trace_id, _, _ in spans],
-        "span_id": [span_id for _, _, span_id in spans],
-    }
-    store.register("nested_runs", pa.table(table))
-    try:
-        starts = {row["run"]: row["start_ns"] for row in rows(store, sql_text("nested_starts"))}
-    finally:
-        store.unregister("nested_runs")
-    # A parent that has neither calls nor requests is not among the runs; the chain ends there.
-    numbers: dict[str, int] = dict(
-        store.execute(
-            "SELECT run_id, run FROM run_names WHERE run_id IN (SELECT parent_run_id FROM run_names)"
-        ).fetchall()
-    )
-    parents = {row["run_id"]: row["parent_run_id"] for row in mine}
-    found: list[tuple[int, int, int]] = []
-    for row in mine:
-        start = starts.get(row["run"], row["start_ns"])
-        seen = {row["run_id"]}
-        parent = row["parent_run_id"]
-        while parent is not None and parent not in seen:
-            seen.add(parent)
-            if parent in numbers:
-                found.append((row["run"], numbers[parent], start))
-            parent = parents.get(parent)
-    return found
+    return StoreState(os.path.abspath(path), os.stat(path).st_ino, **state)

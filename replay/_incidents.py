@@ -30,7 +30,7 @@ _SAMPLE = 2_000  # characters of a sample text
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An incident, its calls, and its number in the table `members`."""
+    """An incident, its calls, and its number in the table `member_rows`."""
 
     incident: Incident
     stretch: Stretch
@@ -77,8 +77,34 @@ def all_incidents(facts: Facts, store: duckdb.DuckDBPyConnection) -> list[Found]
     """Every incident of the store with its calls, most repeated calls first. Worked out once per state."""
     with facts.lock:
         if facts.found is None:
-            facts.found = _describe(facts, store, find_stretches(facts, store))
+            memory = facts.memory
+            known = memory.found  # in which generation, what, and how many numbers were given
+            latest = facts.generation == memory.generation
+            if known is not None and known[0] == facts.generation:
+                facts.found = known[1]
+            elif known is not None and latest:
+                # What went round in a circle did so inside one run: only those that changed are looked at.
+                changed = memory.changed_since(known[0], facts.generation)
+                kept = [one for one in known[1] if one.stretch.run not in changed]
+                facts.found = kept + _described(facts, store, changed)
+                facts.found.sort(key=_order)
+            else:
+                facts.found = _described(facts, store, None)
+                facts.found.sort(key=_order)
+            if latest:
+                memory.found = facts.generation, facts.found
         return facts.found
+
+
+def _described(facts: Facts, store: duckdb.DuckDBPyConnection, runs: frozenset[int] | None) -> list[Found]:
+    stretches = find_stretches(facts, store, runs)
+    first = facts.memory.stretches
+    facts.memory.stretches += len(stretches)
+    return _describe(facts, store, stretches, first)
+
+
+def _order(one: Found) -> tuple[int, int, str]:
+    return -one.incident.repeated_calls, -one.incident.last_ns, one.incident.key
 
 
 def mark(
@@ -90,6 +116,7 @@ def mark(
     # With few of them, only their runs are judged.
     few = {one.stretch.run for one in found} if len(found) <= _FEW else None
     judging = Judging(facts, store, policy, few)
+    judging.con.execute("CREATE TEMP VIEW members AS SELECT * FROM member_rows")
     where, params = "TRUE", {}
     if few is not None:
         where, params = "m.incident IN (SELECT unnest($wanted))", {"wanted": [one.number for one in found]}
@@ -130,11 +157,15 @@ def _touches(filters: Filters, incident: Incident) -> bool:
     )
 
 
-def _describe(facts: Facts, store: duckdb.DuckDBPyConnection, stretches: list[Stretch]) -> list[Found]:
+def _describe(
+    facts: Facts, store: duckdb.DuckDBPyConnection, stretches: list[Stretch], first: int
+) -> list[Found]:
+    """Incidents of the stretches, numbered from `first`, in no order."""
     if not stretches:
         return []
-    keep_members(facts, stretches)
+    keep_members(facts, stretches, first)
     con = facts.cursor()
+    con.execute(f"CREATE TEMP VIEW members AS SELECT * FROM member_rows WHERE incident >= {first:d}")  # noqa: S608
     # The facts alone know time and tool; counting is not asked for.
     con.execute("CREATE TEMP VIEW calls AS SELECT * FROM facts")
     spans = arrow(con, sql_text("incident_facts"))
@@ -143,7 +174,7 @@ def _describe(facts: Facts, store: duckdb.DuckDBPyConnection, stretches: list[St
     heads: dict[int, list[dict[str, Any]]] = {}
     wanted = (
         (incident, number, one.run, seq)
-        for incident, one in enumerate(stretches)
+        for incident, one in enumerate(stretches, first)
         for number, seq in enumerate(one.seqs[: one.period if one.kind is IncidentKind.CYCLE else 1], 1)
     )
     for row in call_texts(facts, store, wanted, _SAMPLE):
@@ -152,10 +183,9 @@ def _describe(facts: Facts, store: duckdb.DuckDBPyConnection, stretches: list[St
     for span in spans.to_pylist():
         number = span["incident"]
         if number in heads:  # else the store was pruned under our feet
-            stretch = stretches[number]
+            stretch = stretches[number - first]
             incident = _incident(facts, stretch, span, heads[number], costs.get(number), ended_ok)
             found.append(Found(incident, stretch, number))
-    found.sort(key=lambda one: (-one.incident.repeated_calls, -one.incident.last_ns, one.incident.key))
     return found
 
 

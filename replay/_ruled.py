@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..guard import RecordedCall
-from ._sql import arrow, sql_text
+from ._part import Part, runs_offered
+from ._sql import arrow, filtered
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +33,11 @@ _COLUMNS = (
 
 
 def changed_outcomes(
-    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, outcomes: tuple[str, ...]
+    facts: Facts,
+    store: duckdb.DuckDBPyConnection,
+    policy: GuardPolicy,
+    outcomes: tuple[str, ...],
+    part: Part | None,
 ) -> pa.Table:
     """Calls that `outcome_rules` see as something else than was recorded: run, seq, outcome, kind (numbers).
 
@@ -40,37 +45,51 @@ def changed_outcomes(
     """
     import pyarrow as pa
 
+    with runs_offered(store, facts, part) as condition:
+        found = _ruled(facts, store, policy, outcomes, condition) if policy.outcome_rules else []
+        types = {name: pa.string() for name in _COLUMNS}
+        types |= {
+            "http_status": pa.int32(),
+            "result_content": pa.int64(),
+            "error_message_content": pa.int64(),
+        }
+        types |= {"ruled_outcome": pa.int8(), "ruled_kind": pa.int32()}
+        columns = list(zip(*found, strict=True)) or [()] * len(types)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
+        store.register("ruled_texts", pa.Table.from_arrays(arrays, list(types)))
+        try:
+            return arrow(store, filtered("changed_outcomes", condition))
+        finally:
+            store.unregister("ruled_texts")
+
+
+def _ruled(
+    facts: Facts,
+    store: duckdb.DuckDBPyConnection,
+    policy: GuardPolicy,
+    outcomes: tuple[str, ...],
+    condition: str,
+) -> list[tuple[Any, ...]]:
+    """Different calls with what the rules say of them, where that is something else."""
     rules = policy.outcome_rules
+    tools = {rule.tool for rule in rules}
     found: list[tuple[Any, ...]] = []
-    if rules:
-        tools = {rule.tool for rule in rules}
-        texts = store.execute(
-            sql_text("ruled_texts"),
-            {
-                "tools": None if None in tools else sorted(tool for tool in tools if tool is not None),
-                "successes": any(rule.on_success for rule in rules),
-                "failures": not all(rule.on_success for rule in rules),
-            },
-        )
-        while batch := texts.fetchmany(_BATCH):
-            for *stored, result, error in batch:
-                call = _recorded(stored, result, error)
-                outcome, kind = policy.classify_recorded(call)
-                if outcome is None or (outcome, kind) == (call.outcome, call.error_kind):
-                    continue
-                found.append((*stored, outcomes.index(outcome), _number(facts, kind, outcome == "success")))
-    types = {name: pa.string() for name in _COLUMNS}
-    types |= {"http_status": pa.int32(), "result_content": pa.int64(), "error_message_content": pa.int64()}
-    types |= {"ruled_outcome": pa.int8(), "ruled_kind": pa.int32()}
-    columns = list(zip(*found, strict=True)) or [()] * len(types)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
-    store.register("ruled_texts", pa.Table.from_arrays(arrays, list(types)))
-    store.register("run_names", facts.runs)
-    try:
-        return arrow(store, sql_text("changed_outcomes"))
-    finally:
-        store.unregister("ruled_texts")
-        store.unregister("run_names")
+    texts = store.execute(
+        filtered("ruled_texts", condition),
+        {
+            "tools": None if None in tools else sorted(tool for tool in tools if tool is not None),
+            "successes": any(rule.on_success for rule in rules),
+            "failures": not all(rule.on_success for rule in rules),
+        },
+    )
+    while batch := texts.fetchmany(_BATCH):
+        for *stored, result, error in batch:
+            call = _recorded(stored, result, error)
+            outcome, kind = policy.classify_recorded(call)
+            if outcome is None or (outcome, kind) == (call.outcome, call.error_kind):
+                continue
+            found.append((*stored, outcomes.index(outcome), _number(facts, kind, outcome == "success")))
+    return found
 
 
 def _recorded(stored: list[Any], result: str | None, error: str | None) -> RecordedCall:

@@ -6,7 +6,7 @@ few runs where it may matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -40,11 +40,21 @@ class Stretch:
     folded: int = 0  # loops and retry storms that are part of a cycle
 
 
-def find_stretches(facts: Facts, store: duckdb.DuckDBPyConnection) -> list[Stretch]:
-    """All stretches of the store, by run and first call."""
+def find_stretches(
+    facts: Facts, store: duckdb.DuckDBPyConnection, runs: Collection[int] | None = None
+) -> list[Stretch]:
+    """All stretches of the store, or of these runs, by run and first call."""
     con = facts.cursor()
     # Incidents do not depend on a policy: counting is the default one's.
-    con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {facts.counted(store, GuardPolicy())}")  # noqa: S608
+    counted = facts.counted(store, GuardPolicy())
+    only = ""
+    if runs is not None:
+        con.execute("CREATE TEMP TABLE some_runs AS SELECT unnest($runs) AS run", {"runs": sorted(runs)})
+        low, high = (min(runs), max(runs)) if runs else (0, 0)
+        only = f"WHERE run BETWEEN {low:d} AND {high:d} AND run IN (SELECT run FROM some_runs)"
+    # Only errors of one kind go round with calls that differ; for all else a call occurs twice in its run.
+    con.execute(f"CREATE TEMP VIEW all_calls AS SELECT * FROM {counted} {only}")  # noqa: S608
+    con.execute(f"CREATE TEMP TABLE calls AS SELECT * FROM ({counted.busy(0)}) {only}")  # noqa: S608
 
     def plain(kind: IncidentKind, statement: str) -> list[Stretch]:
         found = arrow(con, sql_text(statement))
@@ -174,15 +184,15 @@ def call_table(calls: Iterable[tuple[int, int, int, int]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, ["incident", "number", "run", "seq"])
 
 
-def keep_members(facts: Facts, stretches: Sequence[Stretch]) -> None:
-    """Make the table `members` of the facts' database: the calls of all stretches, in order.
+def keep_members(facts: Facts, stretches: Sequence[Stretch], first: int) -> None:
+    """Add the calls of the stretches, in order, to the table `member_rows` of the facts' database.
 
-    Columns: incident (index of the stretch), number (from 1), run, seq, by_tool.
+    Columns: incident (of the stretches, from `first`), number (from 1), run, seq, by_tool.
     """
     import pyarrow as pa
 
     columns = (
-        pa.array(range(len(stretches)), pa.int64()),
+        pa.array(range(first, first + len(stretches)), pa.int64()),
         pa.array([one.run for one in stretches], pa.int32()),
         pa.array([one.seqs for one in stretches], pa.list_(pa.int32())),
         pa.array([one.kind is IncidentKind.SAME_ERROR for one in stretches], pa.bool_()),
@@ -190,8 +200,11 @@ def keep_members(facts: Facts, stretches: Sequence[Stretch]) -> None:
     con = facts.cursor()
     con.register("stretches", pa.Table.from_arrays(columns, ["incident", "run", "seqs", "by_tool"]))
     con.execute(
-        "CREATE OR REPLACE TABLE members AS "
-        "SELECT incident, generate_subscripts(seqs, 1) AS number, run, unnest(seqs) AS seq, by_tool "
+        "CREATE TABLE IF NOT EXISTS member_rows "
+        "(incident BIGINT, number BIGINT, run INTEGER, seq INTEGER, by_tool BOOLEAN)"
+    )
+    con.execute(
+        "INSERT INTO member_rows SELECT incident, generate_subscripts(seqs, 1) AS number, run, unnest(seqs) AS seq, by_tool "
         "FROM stretches"
     )
     con.unregister("stretches")

@@ -13,4 +13,4 @@ JOIN ruled_texts AS r
     AND r.error_message IS NOT DISTINCT FROM c.error_message
     AND r.error_message_content IS NOT DISTINCT FROM c.error_message_content
 JOIN run_names AS n ON n.run_id = c.run_id
-WHERE c.seq IS NOT NULL
+WHERE c.seq IS NOT NULL AND TRUE /* filter */

@@ -12,7 +12,7 @@
 --
 -- Inputs: `tool_rules` (tool, resets, errors_apart, reviewed), `changed_prints` (print, changed),
 -- `changed_results` (run, seq, result; of reviewed tools), `changed_outcomes` (run, seq, outcome, kind),
--- `units` (run, seq, unit, ord; empty: the run is the unit).
+-- `units` (run, seq, unit, ord; empty: the run is the unit). $offset: numbers up to it are taken.
 WITH seen AS (
     SELECT
         f.* EXCLUDE (key, result, print, outcome, kind),
@@ -32,11 +32,11 @@ WITH seen AS (
     LEFT JOIN units AS u ON u.run = f.run AND u.seq = f.seq
 ),
 keys AS (
-    SELECT run, agent, print, row_number() OVER (ORDER BY run, agent, print) AS key
+    SELECT run, agent, print, row_number() OVER (ORDER BY run, agent, print) + $offset AS key
     FROM (SELECT DISTINCT run, agent, print FROM seen WHERE print IS NOT NULL) AS calls_of_runs
 ),
 slots AS (
-    SELECT unit, agent, print, row_number() OVER (ORDER BY unit, agent, print) AS slot
+    SELECT unit, agent, print, row_number() OVER (ORDER BY unit, agent, print) + $offset AS slot
     FROM (SELECT DISTINCT unit, agent, print FROM seen WHERE print IS NOT NULL) AS calls_of_units
 ),
 placed AS (
@@ -60,5 +60,5 @@ emptied AS (
 )
 SELECT
     * EXCLUDE (resets, print),
-    CASE WHEN slot IS NOT NULL THEN dense_rank() OVER (ORDER BY slot, err, resets_before, successes_before) END AS series
+    CASE WHEN slot IS NOT NULL THEN dense_rank() OVER (ORDER BY slot, err, resets_before, successes_before) + $offset END AS series
 FROM emptied

@@ -5,7 +5,7 @@ WITH turns AS (
         run, agent, tool, seq, key, outcome IN (2, 3) AS failed,
         row_number() OVER (PARTITION BY run, agent, tool ORDER BY seq)
             - row_number() OVER (PARTITION BY run, agent, tool, outcome IN (2, 3) ORDER BY seq) AS stretch
-    FROM calls
+    FROM all_calls
 ),
 long AS (
     SELECT run, agent, tool, stretch

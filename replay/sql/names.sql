@@ -1,5 +1,5 @@
--- The different names in one column, most calls first, numbered from 0. $column as in facts.sql.
-SELECT name, row_number() OVER (ORDER BY count(*) DESC, name) - 1 AS id
+-- The different names in one column, most calls first. $column as in facts.sql.
+SELECT name
 FROM (
     SELECT
         CASE $column
@@ -7,10 +7,12 @@ FROM (
             WHEN 'agent' THEN agent_name
             WHEN 'service' THEN service_name
             WHEN 'dialect' THEN dialect
+            WHEN 'trace' THEN trace_id
+            WHEN 'session' THEN session_id
             WHEN 'kind' THEN
                 CASE WHEN outcome IN ('schema_error', 'general_tool_error') THEN coalesce(error_kind, 'unknown') END
         END AS name
     FROM tool_call_rows
 ) AS named
 GROUP BY name
-ORDER BY id
+ORDER BY count(*) DESC, name

@@ -3,8 +3,9 @@
 WITH calls AS (
     SELECT DISTINCT
         tool_name, outcome, error_kind, error_type, http_status, result, result_content, error_message, error_message_content
-    FROM tool_call_rows
+    FROM tool_call_rows AS c
     WHERE seq IS NOT NULL
+      AND TRUE /* filter */
       AND ($tools IS NULL OR tool_name IN (SELECT unnest($tools)))
       AND CASE WHEN outcome = 'success' THEN $successes ELSE $failures AND outcome IS NOT NULL END
 )

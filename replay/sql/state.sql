@@ -1,8 +1,11 @@
--- What changes whenever the store does. `version` grows with every commit; the rest tells a new file
--- under an old name from the old one.
+-- What changes whenever the store does. `version` grows with every commit, `serial` with every fold, `removals`
+-- where traces were removed; `store_id` tells a new file under an old name from the old one.
 SELECT
     (SELECT path FROM duckdb_databases() WHERE database_name = current_database()) AS path,
-    (SELECT max(value) FROM meta WHERE key = 'version') AS version,
-    (SELECT trace_id FROM tool_call_rows LIMIT 1) AS some_trace,
-    count(*), min(start_ns), max(start_ns), max(end_ns)
-FROM tool_call_rows
+    max(CASE WHEN key = 'store_id' THEN value END) AS store_id,
+    max(CASE WHEN key = 'removals' THEN value END) AS removals,
+    CAST(max(CASE WHEN key = 'version' THEN value END) AS BIGINT) AS version,
+    CAST(max(CASE WHEN key = 'fold_serial' THEN value END) AS BIGINT) AS serial,
+    (SELECT count(*) FROM tool_call_rows) AS calls,
+    (SELECT count(*) FROM llm_request_rows) AS requests
+FROM meta

@@ -1,4 +1,5 @@
 -- Verdicts over a table `calls` (sql/calls.sql), to be followed by a statement that reads `verdicts`.
+-- `busy_calls` are those of units in which a count reaches a threshold, and of units nested in these.
 --
 --   action   0 allow, 1 nudge, 2 block, 3 not counted, 4 after a block
 --   exact    the recorded agent had seen every intervention before this call
@@ -25,7 +26,7 @@ limits AS (
 -- Calls that would be nudged or blocked if nothing had been blocked before.
 candidates AS (
     SELECT c.unit, c.ord, c.end_ns, c.seen, CASE WHEN c.count >= t.block THEN 2 ELSE 1 END AS action
-    FROM calls AS c
+    FROM busy_calls AS c
     JOIN limits AS t ON t.tool = c.tool AND t.err = c.err
     WHERE c.counted AND NOT t.exempt AND (c.count >= t.block OR c.count >= t.nudge)
 ),
@@ -85,7 +86,7 @@ verdicts AS (
         t.resets,
         x.unit IS NOT NULL OR CAST($wide AS BOOLEAN) AS touched,
         x.departed_at IS NULL OR c.ord <= x.departed_at AS exact
-    FROM calls AS c
+    FROM calls AS c /* judged */
     JOIN limits AS t ON t.tool = c.tool AND t.err = c.err
     LEFT JOIN cuts AS x ON x.unit = c.unit
 )
