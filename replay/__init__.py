@@ -115,6 +115,15 @@ from .requests import (
     analyse_requests,
     request_history,
 )
+from .suggestions import (
+    HarmLimit,
+    Suggestion,
+    SuggestionKind,
+    SuggestionReport,
+    accept,
+    suggest,
+    suggestion_report,
+)
 
 __all__ = [
     "ALL",
@@ -145,6 +154,7 @@ __all__ = [
     "Figures",
     "FilterOptions",
     "Filters",
+    "HarmLimit",
     "HistoryMessage",
     "HistoryPart",
     "HistoryRepair",
@@ -184,6 +194,9 @@ __all__ = [
     "Spent",
     "Split",
     "SplitScore",
+    "Suggestion",
+    "SuggestionKind",
+    "SuggestionReport",
     "SweepRow",
     "TextChange",
     "ThresholdScore",
@@ -194,6 +207,7 @@ __all__ = [
     "VerdictChange",
     "VerdictChanges",
     "WeakLabel",
+    "accept",
     "analyse_requests",
     "call_verdicts",
     "calls_after_block",
@@ -223,6 +237,8 @@ __all__ = [
     "set_label",
     "set_labels",
     "split_of",
+    "suggest",
+    "suggestion_report",
     "sweep",
     "totals",
     "verdict_changes",

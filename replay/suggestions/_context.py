@@ -1,0 +1,132 @@
+"""What all kinds of suggestions look at: the recorded runs as the present policy judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .._engine import Judging
+from .._facts import Facts, facts_of
+from .._filters import Filters, fact_filter
+from .._sql import rows, sql_text
+from .._totals import totals
+from ._names import changes_things
+from ._types import Example, Fact, HarmLimit
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from ...guard import GuardPolicy
+    from .._types import Totals
+
+__all__ = ["EXAMPLES", "Candidate", "Context"]
+
+EXAMPLES = 5  # examples of one fact
+_APART = 5  # calls between two calls alike of which it is asked what they did
+_SOLE_CHANGES = 3  # answers that changed behind one other tool alone, to say that it changes things
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A change that the evidence speaks for; whether it does any good is seen by replaying."""
+
+    kind: str
+    title: str
+    change: Mapping[str, Any]
+    evidence: tuple[Fact, ...]
+    runs: int  # in which the evidence was seen
+    affected: Sequence[int] | None = None  # numbers of all runs that it can change; None: any
+    texts_of: str | None = None  # the tool of which texts are read again
+    warning: str | None = None
+
+
+@dataclass
+class Context:
+    """One store, the present policy, and what was found out on the way."""
+
+    con: duckdb.DuckDBPyConnection
+    policy: GuardPolicy
+    filters: Filters
+    limit: HarmLimit
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The store's facts."""
+        return facts_of(self.con)
+
+    @cached_property
+    def before(self) -> tuple[Totals, Totals]:
+        """Totals under the present policy, and their exact part."""
+        return totals(self.con, self.policy, self.filters)
+
+    @cached_property
+    def reported(self) -> tuple[str, dict[str, Any]]:
+        """The condition on verdicts that the filter makes, and its parameters."""
+        return fact_filter(self.filters, self.facts, self.con)
+
+    def judging(self, policy: GuardPolicy) -> Judging:
+        """Verdicts of the store under a policy."""
+        return Judging(self.facts, self.con, policy)
+
+    @cached_property
+    def judged(self) -> duckdb.DuckDBPyConnection:
+        """A cursor with the tables `judged` and `streaks` (sql/suggest_judged.sql, suggest_streaks.sql)."""
+        where, params = self.reported
+        judging = self.judging(self.policy)
+        con = judging.con
+        con.register("judged_rows", judging.arrow("suggest_judged", params, where))
+        con.execute("CREATE TEMP TABLE judged AS SELECT * FROM judged_rows")
+        con.unregister("judged_rows")
+        con.execute(
+            "CREATE TEMP TABLE streaks AS " + sql_text("suggest_streaks"), {"changers": self.changers(con)}
+        )
+        return con
+
+    def ask(self, statement: str, **params: Any) -> list[dict[str, Any]]:
+        """The rows of `sql/<statement>.sql` over `judged` and `streaks`."""
+        return rows(self.judged, sql_text(statement), params)
+
+    def changers(self, con: duckdb.DuckDBPyConnection) -> list[int]:
+        """Numbers of the tools that change things, by their name or by what was seen."""
+        if self._changers is None:
+            by_name = {number for number, name in enumerate(self.facts.tools) if changes_things(name)}
+            for row in rows(con, sql_text("suggest_effects"), {"apart": _APART}):
+                self.effects[row["tool"]] = row["pairs"], row["changed"], row["runs"]
+            seen = {tool for tool, effect in self.effects.items() if _tells(*effect)}
+            self.named = by_name
+            self._changers = sorted(by_name | seen)
+        return self._changers
+
+    effects: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # tool: pairs, changed, runs
+    named: set[int] = field(default_factory=set)
+    _changers: list[int] | None = None
+
+    @cached_property
+    def run_ids(self) -> list[str]:
+        """Run ids by number; runs are numbered from 1."""
+        return ["", *self.facts.runs.column("run_id").to_pylist()]
+
+    def examples(self, found: Iterable[tuple[int, int, str]]) -> tuple[Example, ...]:
+        """Examples of (run, seq, text), the first few, of different runs first."""
+        first: list[tuple[int, int, str]] = []
+        more: list[tuple[int, int, str]] = []
+        seen: set[int] = set()
+        for one in found:
+            if one[0] not in seen:
+                seen.add(one[0])
+                first.append(one)
+                if len(first) >= EXAMPLES:
+                    break
+            elif len(more) < EXAMPLES:
+                more.append(one)
+        return tuple(
+            Example(self.run_ids[run], seq, "", text) for run, seq, text in [*first, *more][:EXAMPLES]
+        )
+
+
+def _tells(pairs: int, changed: int, runs: int) -> bool:
+    """Did the answer change so often behind this tool alone that it must be the tool?"""
+    return changed >= _SOLE_CHANGES and runs >= 2 and changed * 2 >= pairs

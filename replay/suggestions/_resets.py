@@ -1,0 +1,111 @@
+"""Tools whose success makes a repeat legitimate: an edit before the tests run again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from .._text import name_of, plural
+from ._context import Candidate, Context
+from ._types import Fact, SuggestionKind
+from ._words import listed, quoted
+
+__all__ = ["resets"]
+
+_MOST = 20_000  # rows of equal results that are looked into
+
+
+def resets(context: Context) -> Iterator[Candidate]:
+    """One change for all tools that by their name change things, one for those that were seen to."""
+    con = context.judged
+    policy, names = context.policy, context.facts.tools
+    changers = [tool for tool in context.changers(con) if not policy.rules_for(names[tool]).resets]
+    found = context.ask("suggest_changes", changers=changers, most=_MOST)
+    for wanted in (context.named, set(changers) - context.named):
+        candidate = _candidate(context, found, wanted)
+        if candidate is not None:
+            yield candidate
+
+
+def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) -> Candidate | None:
+    names = context.facts.tools
+    helped: list[dict[str, Any]] = []
+    by_tool: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in found:
+        tools = [tool for tool in row["tools"] if tool in wanted]
+        if tools:
+            helped.append({**row, "tools": tools})
+    ended = [row for row in helped if row["moved"] or row["went_on"]]
+    if not ended or len(ended) * 2 < len(helped):
+        return None  # most of them were never seen to come to anything
+    for row in ended:
+        for tool in row["tools"]:
+            by_tool[tool].append(row)
+    tools = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), names[tool]))
+    helped = [row for row in helped if by_tool.keys() & set(row["tools"])]
+    runs = len({row["run"] for row in ended})
+    moved = [row for row in ended if row["moved"]]
+    all_hit = context.judged.execute("SELECT count(*) FROM streaks WHERE nudges + blocks > 0").fetchall()[0][
+        0
+    ]
+    shown = listed([names[tool] for tool in tools], "or")
+    evidence = [
+        Fact(
+            f"in {len(helped):,} of {plural(all_hit, 'stretch', 'stretches')} of equal results that the "
+            f"policy nudges or "
+            f"blocks, {shown} succeeded between two of them",
+            len(helped),
+            all_hit,
+            len({row["run"] for row in helped}),
+            context.examples(_shown(context, helped)),
+        ),
+        Fact(
+            f"{len(ended):,} of these {len(helped):,} came to something: {len(moved):,} to another result "
+            f"of the same "
+            f"call, {len(ended) - len(moved):,} to new work of the run",
+            len(ended),
+            len(helped),
+            runs,
+            context.examples(_shown(context, moved or ended)),
+        ),
+    ]
+    for tool in tools[:5]:
+        pairs, changed, seen = context.effects.get(tool, (0, 0, 0))
+        if pairs:
+            evidence.append(
+                Fact(
+                    f"{plural(pairs, 'time')} only {quoted(names[tool])} lay between two equal calls of "
+                    f"another "
+                    f"tool; the result had changed {plural(changed, 'time')}",
+                    changed,
+                    pairs,
+                    seen,
+                )
+            )
+    change = {"tools": {names[tool]: {"resets": True} for tool in sorted(tools, key=names.__getitem__)}}
+    return Candidate(
+        SuggestionKind.RESETS,
+        f"Let a success of {shown} set the counts of other tools back",
+        change,
+        tuple(evidence),
+        runs,
+        affected=_hit_runs(context),
+    )
+
+
+def _hit_runs(context: Context) -> list[int]:
+    """A count that is set back can only take nudges and blocks away."""
+    found = context.judged.execute(
+        "SELECT DISTINCT run FROM judged WHERE action IN (1, 2, 4) ORDER BY run"
+    ).fetchall()
+    return [run for (run,) in found]
+
+
+def _shown(context: Context, found: list[dict[str, Any]]) -> Iterator[tuple[int, int, str]]:
+    names = context.facts.tools
+    for row in found:
+        between = listed([names[tool] for tool in row["tools"]], "and")
+        asked = name_of(names[row["asked"]], "a tool", quoted)
+        after = "; later another result" if row["moved"] else "; later other work" if row["went_on"] else ""
+        yield row["run"], row["first_hit"], f"{asked} again, after {between}{after}"
