@@ -1,4 +1,4 @@
-"""What a policy would have changed in the recorded runs, alone and in the place of another (docs/impact.md)."""
+"""What a policy would have changed in the recorded runs, and what changes from one to another."""
 
 from ._compare import compare_policies
 from ._examples import calls_after_block

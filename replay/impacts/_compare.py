@@ -41,23 +41,17 @@ def compare_policies(
     memory = facts.cursor()
     with offered(memory, calls_before=old.interference.noted, calls_after=new.interference.noted):
         changed = arrow(memory, sql_text("impact_changes"))
-        blocked = {
-            which: {
-                run
-                for (run,) in memory.execute(
-                    f"SELECT DISTINCT run FROM calls_{which} WHERE action = 2 AND chosen"  # noqa: S608
-                ).fetchall()
-            }
-            for which in ("before", "after")
-        }
+    blocked = []
+    for one in (old, new):
+        with offered(memory, noted_calls=one.interference.noted):
+            spoken = rows(memory, sql_text("impact_spoken"))
+        blocked.append({row["run"] for row in spoken if row["blocked"]})
     with offered(memory, changed_calls=changed):
         counts = rows(memory, sql_text("impact_change_counts"))
         sums = rows(memory, sql_text("impact_change_sums"))[0]
-        by_tool = dict(
-            memory.execute("SELECT tool, count(*) FROM changed_calls GROUP BY tool").fetchall()
-        )
+        by_tool = dict(memory.execute("SELECT tool, count(*) FROM changed_calls GROUP BY tool").fetchall())
         shown = arrow(memory, sql_text("impact_change_examples"), {"limit": examples})
-    newly, spared = blocked["after"] - blocked["before"], blocked["before"] - blocked["after"]
+    newly, spared = blocked[1] - blocked[0], blocked[0] - blocked[1]
     return PolicyComparison(
         before=old.impact,
         after=new.impact,

@@ -37,7 +37,7 @@ _ANSWER_KEYS = (
 
 
 def soft_runs(found: Iterable[Found]) -> dict[int, list[Incident]]:
-    """The incidents of each run (number) that is a soft failure, worst first, unresolved ones before others."""
+    """The incidents of each run (number) that is a soft failure, unresolved ones and then the worst first."""
     runs: dict[int, list[Incident]] = {}
     for one in found:
         if one.incident.soft_failure and one.incident.kind is not IncidentKind.TWINS:
@@ -56,10 +56,9 @@ def soft_failures_of(
         return SoftFailures()
     con = facts.cursor()
     with offered(con, noted_calls=noted):
-        nudged, blocked = (
-            {run for (run,) in con.execute(f"SELECT DISTINCT run FROM noted_calls WHERE action {of}").fetchall()}  # noqa: S608
-            for of in ("= 1", "IN (2, 4)")
-        )
+        spoken = rows(con, sql_text("impact_spoken"))
+    nudged = {row["run"] for row in spoken if row["nudged"]}
+    blocked = {row["run"] for row in spoken if row["stopped"]}
     unresolved = {run for run, incidents in runs.items() if not incidents[0].resolved}
     resolved = runs.keys() - unresolved
     order = sorted(

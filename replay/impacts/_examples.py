@@ -57,7 +57,8 @@ def shown_after_block(
     con = facts.cursor()
     with offered(con, noted_calls=noted):
         total = con.execute(
-            "SELECT count(*) FROM noted_calls WHERE action = 4 AND chosen AND judged = coalesce($judged, judged)",
+            "SELECT count(*) FROM noted_calls "
+            "WHERE action = 4 AND chosen AND judged = coalesce($judged, judged)",
             {"judged": part},
         ).fetchall()[0][0]
         if not total or not limit:
@@ -79,9 +80,7 @@ def shown_after_block(
     return CallsAfterBlock(tuple(calls), total)
 
 
-def with_texts(
-    facts: Facts, store: duckdb.DuckDBPyConnection, shown: pa.Table
-) -> list[dict[str, Any]]:
+def with_texts(facts: Facts, store: duckdb.DuckDBPyConnection, shown: pa.Table) -> list[dict[str, Any]]:
     """The rows of `shown` (run, seq, …) with what was recorded of their calls, and `place`."""
     import pyarrow as pa
 

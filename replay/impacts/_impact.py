@@ -77,9 +77,7 @@ def measure(
         ("impact base", filters), lambda: _Base(judging.arrow("impact_base", params, where))
     )
     runs = found.runs(base.table)
-    effects = found.effects(
-        {"tool": facts.tools, "outcome": list(OUTCOMES), "kind": facts.names["kind"]}
-    )
+    effects = found.effects({"tool": facts.tools, "outcome": list(OUTCOMES), "kind": facts.names["kind"]})
     effects.get("kind", {}).pop(None, None)  # calls that did not fail
     whole, exact = effects.get("all", {}).get(None, _NOTHING)
     quiet = runs_without_calls(store, facts, filters)

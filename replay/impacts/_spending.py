@@ -101,24 +101,15 @@ class Interference:
     def effects(self, names: dict[str, list[Any]]) -> dict[str, dict[Any, tuple[Effect, Effect]]]:
         """(everything, exact) by level and label. `names`: labels of `tool`, `outcome` and `kind`."""
         labels = {**names, "agent": self.agents, "model": self.models, "all": []}
-        with offered(
-            self._con, noted_calls=self.noted, unit_requests=self._requests, unit_stops=self.stops
-        ):
+        with offered(self._con, noted_calls=self.noted, unit_requests=self._requests, unit_stops=self.stops):
             asked = arrow(self._con, sql_text("impact_asked"))
             with offered(self._con, asked_calls=asked):
-                sent = arrow(
-                    self._con, sql_text("impact_after"), {"by_tool": bool(self._filters.tools)}
-                )
-                self._con.execute(
-                    "CREATE OR REPLACE TEMP TABLE labelled_calls AS "
-                    "SELECT c.* EXCLUDE (kind), q.model, CASE WHEN c.outcome IN (2, 3) THEN c.kind END AS kind "
-                    "FROM asked_calls AS c LEFT JOIN unit_requests AS q ON q.number = c.number WHERE c.chosen"
-                )
-        with offered(self._con, sent_requests=sent):
+                sent = arrow(self._con, sql_text("impact_after"), {"by_tool": bool(self._filters.tools)})
+                labelled = arrow(self._con, sql_text("impact_labelled"))
+        with offered(self._con, sent_requests=sent, labelled_calls=labelled):
             verdicts = arrow(self._con, sql_text("impact_verdicts")).to_pylist()
             calls = arrow(self._con, sql_text("impact_call_costs")).to_pylist()
             requests = arrow(self._con, sql_text("impact_request_costs")).to_pylist()
-        self._con.execute("DROP TABLE labelled_calls")
         costs = _Costs()
         for row in calls:
             level = LEVELS[row.pop("level")]

@@ -1,10 +1,11 @@
--- The first $limit calls of each change, each of another run as far as there are enough.
+-- The first $limit calls of each change, each of another run as far as there are enough; lost
+-- calls before others.
 SELECT run, seq, before, after, exact, judged
 FROM (
-    SELECT *, row_number() OVER (PARTITION BY before, after ORDER BY nth, run, seq) AS place
+    SELECT *, row_number() OVER (PARTITION BY before, after ORDER BY nth, lost DESC, run, seq) AS place
     FROM (
-        SELECT *, row_number() OVER (PARTITION BY before, after, run ORDER BY seq) AS nth
-        FROM changed_calls
+        SELECT *, row_number() OVER (PARTITION BY before, after, run ORDER BY lost DESC, seq) AS nth
+        FROM (SELECT *, CASE WHEN judged = 1 THEN 1 ELSE 0 END AS lost FROM changed_calls) AS weighed
     ) AS numbered
 ) AS placed
 WHERE place <= $limit
