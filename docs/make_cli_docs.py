@@ -21,10 +21,10 @@ Every command reads and writes one database file: `traces.duckdb` in the current
 the environment variable `LOOPSCOPE_DB` names another. Commands, agents and a running dashboard can use one
 file at the same time.
 
-Exit codes: 0 done; 1 `doctor` found something that needs attention, `lint` a broken rule, or
-`sanitize --check` something to repair; 2 bad input, a refusal, or an output that cannot be written (a full
-disk), with one line on stderr that says what, where and what to do; 70 a bug in Loopscope
-(`LOOPSCOPE_DEBUG=1` shows where); 130 interrupted.
+Exit codes: 0 done; 1 `check` found more than its limits allow, `doctor` something that needs attention,
+`lint` a broken rule, or `sanitize --check` something to repair; 2 bad input, a refusal, or an output that
+cannot be written (a full disk), with one line on stderr that says what, where and what to do; 70 a bug in
+Loopscope (`LOOPSCOPE_DEBUG=1` shows where); 130 interrupted.
 """
 
 
