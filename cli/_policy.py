@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..guard import GuardPolicy, LoopscopeError, describe_changes
-from ._output import console, one_line, plain
+from ..guard import GuardPolicy, LoopscopeError
+from . import _policy_diff, _policy_test
+from ._output import console, plain
 
 __all__ = ["commands"]
 
@@ -40,21 +41,8 @@ def show(file: _File) -> None:
     policy = GuardPolicy.from_file(file)
     print(plain(policy.to_toml()).rstrip())  # noqa: T201
     print()  # noqa: T201
-    _print_changes(GuardPolicy(), policy, same="This is the default policy.")
+    _policy_diff.print_changes(GuardPolicy(), policy, same="This is the default policy.")
 
 
-@commands.command("diff")
-def diff(
-    before: Annotated[Path, typer.Argument(help="A policy file (TOML).", metavar="BEFORE")],
-    after: Annotated[Path, typer.Argument(help="A policy file (TOML).", metavar="AFTER")],
-) -> None:
-    """Say in words what differs between two policy files."""
-    _print_changes(GuardPolicy.from_file(before), GuardPolicy.from_file(after), same="The two say the same.")
-
-
-def _print_changes(before: GuardPolicy, after: GuardPolicy, *, same: str) -> None:
-    changes = describe_changes(before, after)
-    for change in changes:
-        print(one_line(change, 1000))  # noqa: T201
-    if not changes:
-        print(same)  # noqa: T201
+commands.command("diff")(_policy_diff.diff)
+commands.command("test")(_policy_test.run_tests)

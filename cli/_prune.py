@@ -68,8 +68,8 @@ def prune(
         out.print(f"{db}: {report.bytes_before:,} bytes before, {report.bytes_after:,} after.")
 
 
-def cutoff(text: str, now_ns: int) -> int:
-    """The time that an age or a day means, in Unix nanoseconds. Raises LoopscopeError."""
+def cutoff(text: str, now_ns: int, option: str = "--older-than") -> int:
+    """The time that an age or a day means, in Unix nanoseconds. Raises LoopscopeError that names `option`."""
     wanted = text.strip()
     if match := _DURATION.fullmatch(wanted):
         return now_ns - int(match[1]) * _SECONDS[match[2][0].lower()] * 1_000_000_000
@@ -77,7 +77,7 @@ def cutoff(text: str, now_ns: int) -> int:
         day = datetime.fromisoformat(wanted)
     except ValueError:
         raise LoopscopeError(
-            f"--older-than {one_line(text, 40)!r} is no age and no day: write 30d, 12h, 8w or 2026-01-31"
+            f"{option} {one_line(text, 40)!r} is no age and no day: write 30d, 12h, 8w or 2026-01-31"
         ) from None
     day = day if day.tzinfo is not None else day.replace(tzinfo=UTC)
     return int(day.timestamp()) * 1_000_000_000

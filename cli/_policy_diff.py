@@ -1,0 +1,250 @@
+"""`loopscope policy diff`: what differs between two policies, in words and on the recorded calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..guard import GuardPolicy, LoopscopeError, PolicyError, describe_changes
+from ._impact import PARTS, money, seconds, tokens
+from ._options import Format, FormatOption, default_db, saved_policy
+from ._output import console, one_line, print_csv, print_json, print_table
+from ._prune import cutoff
+from ._store import reading
+
+if TYPE_CHECKING:
+    from ..replay import Effect, PolicyComparison
+
+__all__ = ["diff", "print_changes"]
+
+_WORDS = {
+    "allow": "allowed",
+    "nudge": "nudged",
+    "block": "blocked",
+    "not_counted": "not counted",
+    "after_block": "after a block",
+}
+_EXAMPLES = 10  # lost calls that the table shows
+
+
+def _several(flag: str, what: str) -> Any:
+    return typer.Option(flag, help=f"Only {what}. May be given several times.")
+
+
+def diff(
+    before: Annotated[str, typer.Argument(help="A policy file, `default`, or `saved`.", metavar="BEFORE")],
+    after: Annotated[str, typer.Argument(help="A policy file, `default`, or `saved`.", metavar="AFTER")],
+    db: Annotated[
+        Path | None,
+        typer.Option("--db", help="A database: say also which recorded calls are judged differently."),
+    ] = None,
+    service: Annotated[list[str] | None, _several("--service", "calls of this service")] = None,
+    agent: Annotated[list[str] | None, _several("--agent", "calls of this agent")] = None,
+    tool: Annotated[list[str] | None, _several("--tool", "calls of this tool")] = None,
+    model: Annotated[list[str] | None, _several("--model", "runs that asked this model")] = None,
+    run: Annotated[list[str] | None, _several("--run", "calls of this run")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only calls from then on: an age such as 24h, or a day such as 2026-01-31 (UTC)."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only calls before then.")] = None,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Say in words what differs between two policies, and with --db what that changes.
+
+    `default` is the policy without any file, `saved` the one that the dashboard saved beside the database.
+    """
+    old, new = (_policy(name, db) for name in (before, after))
+    chosen = {"--service": service, "--agent": agent, "--tool": tool, "--model": model, "--run": run}
+    given = [flag for flag, value in {**chosen, "--since": since, "--until": until}.items() if value]
+    if db is None:
+        if given:
+            raise LoopscopeError(f"{given[0]} chooses recorded calls: give their database with --db")
+        _print_words(old, new, format)
+        return
+    from .. import replay as engine
+
+    now = time.time_ns()
+    filters = engine.Filters(
+        since=None if since is None else cutoff(since, now, "--since"),
+        until=None if until is None else cutoff(until, now, "--until"),
+        services=tuple(service or ()),
+        agents=tuple(agent or ()),
+        tools=tuple(tool or ()),
+        models=tuple(model or ()),
+        run_ids=tuple(run or ()),
+    )
+    with reading(db) as connection:
+        found = engine.compare_policies(connection, old, new, filters)
+    words = describe_changes(old, new)
+    if format is Format.JSON:
+        print_json({**found.to_json(), "words": words})
+    elif format is Format.CSV:
+        print_csv(("what", "before", "after"), _figures(found))
+    else:
+        print_changes(old, new, same="The two say the same.")
+        _print_table(found)
+
+
+def _policy(name: str, db: Path | None) -> GuardPolicy:
+    if name == "default":
+        return GuardPolicy()
+    if name != "saved":
+        return GuardPolicy.from_file(name)
+    file = saved_policy(db or default_db())
+    if not file.exists():
+        raise PolicyError(f"no policy is saved beside the database: {file} is not there")
+    return GuardPolicy.from_file(file)
+
+
+def print_changes(before: GuardPolicy, after: GuardPolicy, *, same: str) -> None:
+    """A line for each difference; `same` where there is none."""
+    for change in describe_changes(before, after) or [same]:
+        print(one_line(change, 1000))  # noqa: T201
+
+
+def _print_words(before: GuardPolicy, after: GuardPolicy, format: Format) -> None:
+    words = describe_changes(before, after)
+    if format is Format.JSON:
+        from .. import replay as engine
+
+        print_json({"schema_version": engine.SCHEMA_VERSION, "words": words})
+    elif format is Format.CSV:
+        print_csv(("change",), [{"change": change} for change in words])
+    else:
+        print_changes(before, after, same="The two say the same.")
+
+
+def _figures(found: PolicyComparison) -> Iterable[dict[str, Any]]:
+    """Every figure of both, one a row."""
+    sides = (found.before, found.after)
+    for name, old in found.before.totals.to_json().items():
+        yield {"what": name, "before": old, "after": getattr(found.after.totals, name)}
+    for part in PARTS:
+        old, new = (getattr(side.effect.after, part).to_json() for side in sides)
+        for name, value in old.items():
+            yield {"what": f"{part}.{name}", "before": value, "after": new[name]}
+
+
+def _rows(found: PolicyComparison) -> Iterable[dict[str, Any]]:
+    old, new = found.before, found.after
+    for key, what in (
+        ("runs_nudged", "runs nudged"),
+        ("runs_blocked", "runs ended"),
+        ("calls_nudged", "calls nudged"),
+        ("calls_after_block", "calls after a block"),
+    ):
+        yield _row(what, getattr(old.totals, key), getattr(new.totals, key))
+    for part, says in PARTS.items():
+        one, other = (getattr(side.effect.after, part) for side in (old, new))
+        if part != "rest":
+            yield _row(f"  {says}", one.calls, other.calls)
+        elif one.requests or other.requests:
+            yield _row(f"  {says}", one.requests, other.requests)
+        if one.wall_ns or other.wall_ns:
+            yield _row("    time", one.wall_ns, other.wall_ns, seconds)
+        if one.requests or other.requests:
+            yield {"what": "    tokens", "before": tokens(one), "after": tokens(other), "change": ""}
+            yield {"what": "    cost", "before": money(one), "after": money(other), "change": ""}
+
+
+def _row(what: str, before: int, after: int, shown: Callable[[int], str] = "{:,}".format) -> dict[str, Any]:
+    sign = "+" if after > before else "-"
+    change = "" if before == after else f"{sign}{shown(abs(after - before))}"
+    return {"what": what, "before": shown(before), "after": shown(after), "change": change}
+
+
+def _print_table(found: PolicyComparison) -> None:
+    out = console()
+    totals = found.after.totals
+    out.print()
+    if not totals.calls:
+        out.print("No finished call is recorded that this could change.")
+        return
+    if not found.calls_changed:
+        out.print(f"No verdict changes: {totals.calls:,} calls in {totals.runs:,} runs are judged alike.")
+        return
+    projected = found.calls_changed - found.calls_changed_exact
+    out.print(
+        f"The verdict changes for {found.calls_changed:,} of {totals.calls:,} calls, in "
+        f"{found.runs_changed:,} of {totals.runs:,} runs ({found.calls_changed_exact:,} exact, "
+        f"{projected:,} projected)."
+    )
+    out.print(
+        f"Gain: {found.newly_avoided:,} more needless calls prevented"
+        + _undone(found.no_longer_avoided, "no longer")
+        + f". Harm: {found.newly_lost:,} more calls lost that brought something new"
+        + _undone(found.no_longer_lost, "no longer lost")
+        + f". Runs newly ended: {found.runs_newly_blocked:,}; spared: {found.runs_spared:,}."
+    )
+    out.print()
+    print_table({"what": "", "before": "before", "after": "after", "change": "change"}, _rows(found))
+    out.print()
+    print_table(
+        {"verdict": "verdict", "calls": "calls", "runs": "runs", "exact": "of them exact"},
+        [
+            {
+                "verdict": f"{_WORDS[one.before]} → {_WORDS[one.after]}",
+                "calls": one.calls,
+                "runs": one.runs,
+                "exact": one.exact_calls,
+            }
+            for one in found.changes
+        ],
+    )
+    out.print()
+    print_table(
+        {
+            "tool": "tool",
+            "changed": "calls changed",
+            "avoidable": "avoidable",
+            "lost": "lost",
+            "blocked": "runs ended",
+        },
+        [
+            {
+                "tool": one.name,
+                "changed": one.calls_changed,
+                "avoidable": _arrow(one.before, one.after, "avoidable"),
+                "lost": _arrow(one.before, one.after, "lost"),
+                "blocked": f"{one.before.runs_blocked:,} → {one.after.runs_blocked:,}",
+            }
+            for one in found.by_tool
+            if one.calls_changed
+        ],
+    )
+    lost = [one for one in found.examples if one.after == "after_block" and one.judged == "lost"][:_EXAMPLES]
+    if lost:
+        out.print("\nNewly lost, for example:")
+        print_table(
+            {
+                "run": "run",
+                "call": "call",
+                "tool": "tool",
+                "arguments": "arguments",
+                "result": "what it returned",
+            },
+            [
+                {
+                    "run": one.run_id[:20],
+                    "call": one.call,
+                    "tool": one.tool_name,
+                    "arguments": one.arguments,
+                    "result": one.result,
+                }
+                for one in lost
+            ],
+            optional=("arguments",),
+        )
+
+
+def _undone(number: int, words: str) -> str:
+    return f" ({number:,} {words})" if number else ""
+
+
+def _arrow(before: Effect, after: Effect, part: str) -> str:
+    return f"{getattr(before.after, part).calls:,} → {getattr(after.after, part).calls:,}"
