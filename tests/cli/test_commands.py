@@ -69,6 +69,19 @@ def test_incidents_do_not_depend_on_thresholds(run, samples_db):
     assert len(set(keys())) == len(keys()) > 3
 
 
+def test_incidents_name_the_service_where_there_is_room(run, samples_db, monkeypatch):
+    services = {one["service_name"] for one in incidents_of(run, samples_db)}
+    wide = run("incidents", "--db", samples_db).out
+    assert "service" in wide.splitlines()[0]
+    assert all(service in wide for service in services)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "service" not in run("incidents", "--db", samples_db).out.splitlines()[0]
+
+
+def incidents_of(run, db):
+    return json.loads(run("incidents", "--db", db, "--format", "json").out)["incidents"]
+
+
 def test_csv_has_one_line_for_each_incident(run, samples_db):
     rows = list(csv.DictReader(io.StringIO(run("incidents", "--db", samples_db, "--format", "csv").out)))
     found = json.loads(run("incidents", "--db", samples_db, "--format", "json").out)["incidents"]
@@ -129,6 +142,8 @@ def test_doctor_says_what_is_there(run, samples_db):
         (["replay", "--nudge", "0"], "nudge"),
         (["replay", "--policy", "absent.toml"], "absent.toml"),
         (["sweep", "--nudge", "4:2"], "first:last"),
+        (["sweep", "--nudge", "2:100000"], "9999"),
+        (["sweep", "--nudge", "2:9999"], "99,980 pairs"),
         (["incidents", "--kind", "lop"], "retry_storm"),
         (["report", "--incident", "zzzzzzzz"], "zzzzzzzz"),
         (["report", "-o", "report.pdf"], "report.pdf"),
