@@ -30,7 +30,7 @@ from ._records import LogRecord, SpanRecord
 from ._spool import Spool
 from ._store import Store, counter, grow
 from ._stored import Stored, TraceState, folded_names, load, trace_states
-from ._write import KeysTaken, write_changes
+from ._write import write_changes
 
 __all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "Bench", "FoldResult", "Pace", "fold", "fold_with"]
 
@@ -39,7 +39,8 @@ __all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "Bench", "FoldResult",
 BATCH_RECORDS = 6_000
 BATCH_BYTES = 32 << 20
 _HOLD_SECONDS = 0.17  # what writing a batch may take: where it takes longer, the next ones are smaller
-_SMALLEST = 0.4
+_SMALLEST = 0.4  # a third of the time is spent whatever is in the batch: less would only take longer in all
+_FEW_RECORDS, _FEW_BYTES = 1_000, 1 << 20
 LARGE_TRACE = 2_000  # spans; larger ones are not derived anew at every fold
 _ROUND_SPANS = 16_000  # spans of the traces that one round derives, new and old
 _COST_SHARE = 10  # a large trace is derived again after ten times what it cost the last time
@@ -205,8 +206,10 @@ class _Sizes:
 
     def next(self) -> Limits:
         """The limits of the next batch."""
-        size, records = self.first.size * self.scale, self.first.records * self.scale
-        return Limits(max(1, int(size)), max(1, int(records)))
+        size, records = int(self.first.size * self.scale), int(self.first.records * self.scale)
+        return Limits(
+            max(size, min(self.first.size, _FEW_BYTES)), max(records, min(self.first.records, _FEW_RECORDS))
+        )
 
     def took(self, outline: Outline, seconds: float) -> None:
         """Writing a batch took so long."""
@@ -317,8 +320,6 @@ class _Fold:
                     tries += 1
                     if tries > _MOST_TRIES:
                         raise StoreError(f"{self.store.path} is written by others all the time.") from None
-                except KeysTaken as found:
-                    taken.update(found.stored)
 
     def _attempt(self, outline: Outline, taken: dict[int, int]) -> bool:
         with ExitStack() as hold:

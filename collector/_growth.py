@@ -1,14 +1,14 @@
 """How tables grow on the disk.
 
 DuckDB keeps a table in groups of up to 122,880 rows. What a new connection appends becomes a group of its
-own, and by itself the checkpoint merges small groups, by their number of rows, however many bytes those are. So
-with 160,000 tool spans in the database a fold held the file for a second while a group of 120 MB was read,
+own, and by itself the checkpoint merges small groups, by their number of rows, however many bytes those are.
+So with 160,000 tool spans in the database a fold held the file for a second while a group of 120 MB was read,
 decompressed and written again; a thousand results of 400 kB were, whole in memory, at every fold.
 
-So DuckDB is told not to merge (`no_merging`), and `rows_to_add` does it: it takes the last small groups of a table
-together with what is added, by bytes. Four groups of about one size become one, so a row is written about as
-often as a group can be multiplied by four on its way to the largest one; what a batch of a backlog adds to the
-tables with texts is not merged at all.
+So DuckDB is told not to merge (`no_merging`), and `rows_to_add` does it: it takes the last small groups of a
+table together with what is added, by bytes. Four groups of about one size become one, so a row is written
+about as often as a group can be multiplied by four on its way to the largest one; what a batch of a backlog
+adds to the tables with texts is not merged at all.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def rows_to_add(con: DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table
 
 
 def _alike(groups: list[list[int]], count: int, size: int) -> int:
-    """How many groups at the end are to be joined with one of so many rows and bytes that comes behind them."""
+    """How many groups at the end are to be joined with one of so many rows and bytes behind them."""
     taken, total = 0, size
     for more, bytes_more in reversed(groups):
         count, total = count + more, total + bytes_more

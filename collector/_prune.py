@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -207,10 +206,10 @@ def _remove_loose_logs(con: DuckDBPyConnection, cutoff_ns: int, report: PruneRep
 
 def _stretches(con: DuckDBPyConnection) -> list[tuple[int, int]]:
     """Ranges of the keys of texts, each with about as many texts as may be looked through in one hold."""
-    texts = con.execute("SELECT count(*) FROM contents").fetchall()[0][0]
-    count = max(1, -(-texts // _TEXTS_AT_ONCE))
-    bounds = [(1 << 64) * number // count - (1 << 63) for number in range(count + 1)]
-    return [(low, high - 1) for low, high in pairwise(bounds)]
+    parts = f"SELECT hash, (row_number() OVER (ORDER BY hash) - 1) // {_TEXTS_AT_ONCE} AS part FROM contents"  # noqa: S608
+    return con.execute(
+        f"SELECT min(hash), max(hash) FROM ({parts}) GROUP BY part ORDER BY part"  # noqa: S608
+    ).fetchall()
 
 
 def _remove_texts(con: DuckDBPyConnection, stretch: tuple[int, int], report: PruneReport) -> None:

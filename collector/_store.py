@@ -176,8 +176,8 @@ def grow(con: DuckDBPyConnection, key: str) -> int:
 
 
 def _checkpoint_at_once(con: DuckDBPyConnection) -> None:
-    # What a large transaction adds goes straight into the file at its commit, and not into the write-ahead log
-    # first: 19 instead of 29 µs a span, and closing the file finds nothing left to do.
+    # What a large transaction adds goes straight into the file at its commit, and not into the write-ahead
+    # log first: 19 instead of 29 µs a span, and closing the file finds nothing left to do.
     con.execute("SET wal_autocheckpoint = '1B'")
 
 

@@ -197,7 +197,7 @@ def _rows(
 
 
 def _texts(con: DuckDBPyConnection, tables: list[pa.Table]) -> pa.Table:
-    """hash and text of everything that rows refer to."""
+    """Key and text of everything that rows refer to."""
     keys: set[int] = set()
     for table in tables:
         for name in table.column_names:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ._batch import Drop
 from ._build import Changes
@@ -19,15 +20,10 @@ from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["KeysTaken", "forget_texts", "write_changes"]
+__all__ = ["forget_texts", "write_changes"]
 
-
-class KeysTaken(Exception):  # noqa: N818  not an error: pack again with other keys
-    """Keys of the batch belong to other texts in the database: `stored` maps them to the checks of those."""
-
-    def __init__(self, stored: dict[int, int]) -> None:
-        super().__init__(f"{len(stored)} keys are taken")
-        self.stored = stored
+_NEXT_KEY = "next_text"  # in meta
+_COUNTED_KEYS = 1 << 40  # keys of earlier versions are hashes, most of them above this
 
 
 @dataclass(slots=True)
@@ -43,11 +39,16 @@ def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) 
 
     Returns how many calls and requests are new or other than before. `waiting` are those names in
     folded_segments whose files still exist: the others need not be remembered any more.
-
-    Raises:
-        KeysTaken: before anything was changed.
     """
-    used = _write_contents(con, changes.contents)
+    keys = _write_contents(con, _in_order_of_use(changes))
+    used = set(keys.values().to_pylist())
+    changes = replace(
+        changes,
+        spans=keys.put_into(changes.spans),
+        logs=keys.put_into(changes.logs),
+        calls=keys.put_into(changes.calls),
+        requests=keys.put_into(changes.requests),
+    )
     touched = _Touched()
     _replace_spans(con, changes, touched)
     _replace_logs(con, changes, touched)
@@ -73,23 +74,104 @@ def forget_texts(con: DuckDBPyConnection, keys: set[int]) -> None:
             con.execute(sql_text("forget_texts.sql"))
 
 
-def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> set[int]:
-    """Store the texts that are not there yet; the keys of all of them."""
+class _Keys:
+    """The keys that the texts of a batch have in the database, by those they have in the batch.
+
+    In a batch they are hashes. In the database they are counted: those of one trace lie close together, so
+    that a key in a list takes one byte or two instead of eight.
+    """
+
+    def __init__(self, texts: pa.Table, keys: pa.Array) -> None:
+        self._batch = texts.column("hash").combine_chunks()
+        self._keys = keys
+
+    def values(self) -> pa.Array:
+        """All of them."""
+        return self._keys
+
+    def put_into(self, rows: pa.Table) -> pa.Table:
+        """Rows of a base table with the keys of the database."""
+        for at, field_ in enumerate(rows.schema):
+            if field_.name.endswith("_content"):
+                column = self._of(rows.column(at).combine_chunks())
+            elif field_.name.endswith("_parts"):
+                lists = rows.column(at).combine_chunks()
+                column = pa.ListArray.from_arrays(
+                    lists.offsets, self._of(lists.values), type=field_.type, mask=lists.is_null()
+                )
+            else:
+                continue
+            rows = rows.set_column(at, field_, column)
+        return rows
+
+    def _of(self, column: pa.Array) -> pa.Array:
+        return self._keys.take(_places(column, self._batch))
+
+
+def _places(values: pa.Array, among: pa.Array) -> pa.Array:
+    """Where each value stands in `among`."""
+    return pc.index_in(values, value_set=among)  # pyright: ignore[reportAttributeAccessIssue]  made at run time
+
+
+def _in_order_of_use(changes: Changes) -> pa.Table:
+    """The texts of a batch, those of one trace side by side."""
+    used = [
+        column.combine_chunks().flatten() if field_.name.endswith("_parts") else column.combine_chunks()
+        for rows in (changes.spans, changes.logs, changes.calls, changes.requests)
+        for field_, column in zip(rows.schema, rows.columns, strict=True)
+        if field_.name.endswith(("_parts", "_content"))
+    ]
+    texts = changes.contents
+    order = pa.chunked_array(used, type=pa.int64()).unique().drop_null()
+    return texts.take(_places(order, texts.column("hash").combine_chunks()))
+
+
+def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> _Keys:
+    """Store the texts that are not there yet."""
     if not texts.num_rows:
-        return set()
+        return _Keys(texts, pa.array([], type=pa.int64()))
+    # 64 bits tell texts apart by chance, not those that somebody made for it: so they are compared.
     with registered(con, new_texts=texts):
         there = con.execute(
-            "SELECT hash, check_hash FROM contents WHERE hash IN (SELECT hash FROM new_texts)"
+            "SELECT n.hash, min(c.hash) FROM contents c JOIN new_texts n ON n.check_hash = c.check_hash"
+            " WHERE c.rowid IN ("
+            "SELECT rowid FROM contents WHERE check_hash IN (SELECT check_hash FROM new_texts)"
+            ") AND c.text = n.text GROUP BY n.hash"
         ).fetchall()
     stored = dict(there)
-    checks = dict(zip(texts.column("hash").to_pylist(), texts.column("check_hash").to_pylist(), strict=True))
-    taken = {key: check for key, check in stored.items() if checks[key] != check}
-    if taken:
-        raise KeysTaken(taken)
-    if stored:
-        texts = texts.filter(pa.array([key not in stored for key in checks]))
-    _insert(con, "contents", list(texts.column_names), texts)
-    return set(checks)
+    names = texts.column("hash").to_pylist()
+    fresh = texts.filter(pa.array([name not in stored for name in names])) if stored else texts
+    first = _counted_keys(con, fresh.num_rows)
+    added = dict(zip(fresh.column("hash").to_pylist(), range(first, first + fresh.num_rows), strict=True))
+    keys = pa.array([stored[name] if name in stored else added[name] for name in names], type=pa.int64())
+    at = fresh.column_names.index("hash")
+    fresh = fresh.set_column(at, "hash", pa.array(added.values(), type=pa.int64()))
+    _insert(con, "contents", list(fresh.column_names), fresh)
+    return _Keys(texts, keys)
+
+
+def _counted_keys(con: DuckDBPyConnection, count: int) -> int:
+    """The first of `count` keys in a row that no text has, or had."""
+    noted = con.execute("SELECT value FROM meta WHERE key = ?", [_NEXT_KEY]).fetchall()
+    if noted:
+        first = int(noted[0][0])
+    else:
+        found = con.execute(
+            f"SELECT coalesce(max(hash), 0) + 1 FROM contents WHERE hash BETWEEN 1 AND {_COUNTED_KEYS}"  # noqa: S608
+        )
+        first = found.fetchall()[0][0]
+    # A database of an earlier version may have a hash there.
+    while count and (
+        taken := con.execute(
+            "SELECT max(hash) FROM contents WHERE hash BETWEEN ? AND ?", [first, first + count - 1]
+        ).fetchall()[0][0]
+    ):
+        first = taken + 1
+    con.execute(
+        "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+        [_NEXT_KEY, str(first + count)],
+    )
+    return first
 
 
 def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:

@@ -13,9 +13,9 @@ CREATE TABLE meta (
     value VARCHAR NOT NULL
 );
 
--- A text of any table, once. `hash` is the first 8 bytes of blake2b-128 over the UTF-8 text (as a
--- signed number) and `check_hash` the other 8: a text whose `hash` is taken by another text gets the
--- next free key, so a key always names one text.
+-- A text of any table, once. `hash` is its key, counted from 1 as texts come in: lists of keys take a fifth of
+-- what they took when keys were hashes (databases of earlier versions have such, too). `check_hash` is the last 8
+-- bytes of blake2b-128 over the UTF-8 text, as a signed number: texts with another one are other texts.
 CREATE TABLE contents (
     hash BIGINT NOT NULL,
     check_hash BIGINT NOT NULL,

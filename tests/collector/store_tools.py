@@ -19,7 +19,7 @@ BOOKKEEPING = {"folded_segments"}
 TABLES = {
     "span_rows": "trace_id, span_id",
     "log_rows": "log_key",
-    "contents": "hash",
+    "contents": "text",
     "tool_call_rows": "trace_id, span_id, position",
     "llm_request_rows": "trace_id, span_id",
     "trace_rows": "trace_id",
@@ -142,14 +142,33 @@ def copy_spool(source: Spool, target: Spool, names: list[str] | None = None) -> 
 def dump(
     store: Store, *, without: frozenset[str] | set[str] = frozenset()
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything in the database in a fixed order, bookkeeping left out."""
+    """Everything in the database in a fixed order, bookkeeping left out.
+
+    Keys of texts, which are counted as the texts come in, are the texts themselves here.
+    """
     found = {}
     with store.lease() as con:
+        texts = dict(con.execute("SELECT hash, text FROM contents").fetchall())
         for table, order in TABLES.items():
             if table not in without:
-                columns = "* EXCLUDE (changed_in)" if table == "trace_rows" else "*"
-                found[table] = con.execute(f"SELECT {columns} FROM {table} ORDER BY {order}").fetchall()
+                columns = {"trace_rows": "* EXCLUDE (changed_in)", "contents": "check_hash, text"}.get(
+                    table, "*"
+                )
+                result = con.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")
+                names = [column[0] for column in result.description or ()]
+                keyed = [at for at, name in enumerate(names) if name.endswith(("_parts", "_content"))]
+                found[table] = [_with_texts(row, keyed, texts) for row in result.fetchall()]
     return found
+
+
+def _with_texts(row: tuple[Any, ...], keyed: list[int], texts: dict[int, str]) -> tuple[Any, ...]:
+    values = list(row)
+    for at in keyed:
+        if values[at] is not None:
+            values[at] = (
+                [texts[key] for key in values[at]] if isinstance(values[at], list) else texts[values[at]]
+            )
+    return tuple(values)
 
 
 def count(store: Store, table: str) -> int:

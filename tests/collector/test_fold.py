@@ -636,11 +636,15 @@ def test_a_full_disk_leaves_everything_in_the_spool(store, spool, monkeypatch):
     assert fold(store).spans == 1
 
 
-def test_two_texts_with_one_hash_are_both_kept(store, spool, monkeypatch):
+@pytest.mark.parametrize("weak_half", [0, 1])
+def test_texts_with_one_hash_are_all_kept(store, spool, monkeypatch, weak_half):
     real = _contents._digest
 
     def weak(raw):
-        return (real(raw)[0] % 2 if len(raw) > 1000 else real(raw)[0]), real(raw)[1]
+        halves = list(real(raw))
+        if len(raw) > 1000:
+            halves[weak_half] %= 2
+        return tuple(halves)
 
     monkeypatch.setattr(_contents, "_digest", weak)
     expected = []
@@ -650,6 +654,8 @@ def test_two_texts_with_one_hash_are_both_kept(store, spool, monkeypatch):
         spool.write([("traces", spans_payload(call(n, result=text)))])
         if n % 2:
             fold(store)
+    spool.write([("traces", spans_payload(call(8, result=text)))])  # a text that is there
+    expected.append((text, text))
     fold(store)
     assert (
         rows(
@@ -783,3 +789,24 @@ def test_the_real_derivation_is_the_default(store, spool):
     attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"}
     spool.write([("traces", spans_payload({"span": 1, "end": 9, "attributes": attributes}))])
     assert real_fold(store).calls == 1
+
+
+def test_keys_of_texts_are_counted_past_those_that_are_there(store, spool):
+    """A database of an earlier version has hashes for keys."""
+    with store.write() as con:
+        con.execute(
+            "INSERT INTO contents VALUES (-5, 1, 'a'), (3, 2, 'b'), (4611686018427387904, 3, 'c'),"
+            " (6, 4, 'd')"
+        )
+        con.execute("INSERT INTO meta VALUES ('next_text', '2')")
+    spool.write([("traces", spans_payload(call(1, arguments="x" * 900, result="y" * 900)))])
+    fold(store)
+    spool.write([("traces", spans_payload(call(2, arguments="x" * 900, result="z" * 900)))])
+    fold(store)
+    found = dict(rows(store, "SELECT left(text, 1), hash FROM contents"))
+    assert found == {"a": -5, "b": 3, "c": 1 << 62, "d": 6, **{name: found[name] for name in "xyz"}}
+    assert sorted(found[name] for name in "xyz") == [4, 5, 7]
+    assert rows(store, "SELECT left(arguments, 1), left(result, 1) FROM tool_calls ORDER BY span_id") == [
+        ("x", "y"),
+        ("x", "z"),
+    ]
