@@ -138,7 +138,8 @@ def _set(db: Path, key: str, verdict: str, note: str | None, group: bool) -> Non
         parts.append(f"{len(changes.changed):,} changed (were {', '.join(was)})")
     if changes.unchanged:
         parts.append(f"{changes.unchanged:,} as before")
-    out.print(f"{chosen.value}: {len(keys):,} incidents of the group; {', '.join(parts)}")
+    several = "1 incident" if len(keys) == 1 else f"{len(keys):,} incidents"
+    out.print(f"{chosen.value}: {several} of the group; {', '.join(parts)}")
 
 
 def _remove(db: Path, key: str, group: bool) -> None:
@@ -210,7 +211,8 @@ def _export(db: Path, file: Path, unlabelled: bool) -> None:
     except OSError as error:
         raise LoopscopeError(f"{file}: cannot be written: {error.strerror or error}") from error
     console().print(
-        f"Wrote {file}: {count:,} labels" + (" and the incidents without one." if unlabelled else ".")
+        f"Wrote {file}: {count:,} label{'' if count == 1 else 's'}"
+        + (" and the incidents without one." if unlabelled else ".")
     )
 
 

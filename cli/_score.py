@@ -144,8 +144,8 @@ def _coverage(counts: LabelCounts) -> str:
     from ..replay import Split
 
     text = (
-        f"{counts.incidents:,} labelled incidents of {counts.groups[Split.ALL]:,} groups: "
-        f"{counts.positive:,} true loops, {counts.negative:,} others"
+        f"{_number(counts.incidents, 'labelled incident')} of {_number(counts.groups[Split.ALL], 'group')}: "
+        f"{_number(counts.positive, 'true loop')}, {_number(counts.negative, 'other')}"
     )
     if counts.weak:
         text += f"; {counts.human:,} labelled by people, {counts.weak:,} by weak rules"
@@ -154,11 +154,15 @@ def _coverage(counts: LabelCounts) -> str:
         for number, what in (
             (counts.unsure, "unsure"),
             (counts.unlabelled, "without a label"),
-            (counts.without_incident, "labels without an incident"),
+            (counts.without_incident, "with a label but no incident"),
         )
         if number
     ]
     return f"{text}. Left out: {', '.join(left)}." if left else f"{text}."
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _named(row: ThresholdScore) -> str:

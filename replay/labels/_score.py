@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import product
@@ -17,7 +17,7 @@ from .._labelled import LabelVerdict, read_labels
 from .._sql import arrow, sql_text
 from .._types import SCHEMA_VERSION
 from ._intervals import Ratio, ratio
-from ._weak import few_runs, weak_labels
+from ._weak import weak_labels
 
 if TYPE_CHECKING:
     import duckdb
@@ -207,7 +207,7 @@ def _scores(
     chosen, counts = _labelled(con, filters, weak)
     scores: dict[int, tuple[dict[Split, SplitScore], dict[Split, SplitScore]]] = {}
     if pairs and chosen:
-        judging = Judging(facts, con, policy, few_runs([one for one, _ in chosen]))
+        judging = Judging(facts, con, policy)
         own = [policy.tools.get(name) for name in facts.tools]
         params: dict[str, Any] = {
             **{name: value for name, value in judging.thresholds.items() if name in _PER_TOOL},
@@ -221,6 +221,8 @@ def _scores(
         judging.con.register("labelled", labelled)
         judging.con.register("labelled_calls", calls)
         try:
+            lowest = {"lowest": min(_limits(judging.thresholds, pairs), default=1)}
+            judging.con.execute(f"CREATE TEMP TABLE label_calls AS {sql_text('label_calls')}", lowest)
             scores = _read(arrow(judging.con, sql_text("label_scores"), params).to_pylist())
         finally:
             judging.con.unregister("labelled")
@@ -230,6 +232,14 @@ def _scores(
         for cell, (nudge, block) in enumerate(pairs)
     )
     return LabelScores(policy, counts, tuple(rows))
+
+
+def _limits(of_tools: Mapping[str, Any], pairs: Iterable[tuple[int | None, int | None]]) -> Iterator[int]:
+    """Every threshold that a call can meet."""
+    for name in ("nudges", "blocks", "error_nudges", "error_blocks"):
+        yield from (limit for limit in of_tools[name] if limit is not None)
+    for pair in pairs:
+        yield from (limit for limit in pair if limit is not None)
 
 
 _PER_TOOL = ("tools", "nudges", "blocks", "error_nudges", "error_blocks", "exempt")

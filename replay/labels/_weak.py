@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["WEAK_RULES", "RuleAgreement", "WeakLabel", "few_runs", "weak_agreement", "weak_labels"]
+__all__ = ["WEAK_RULES", "RuleAgreement", "WeakLabel", "weak_agreement", "weak_labels"]
 
 _FEW_RUNS = 1_000
 _INCIDENT = 3  # calls, or laps of a cycle, that make an incident
@@ -82,7 +82,7 @@ WEAK_RULES: Mapping[str, tuple[LabelVerdict, str]] = {
 """Verdict and meaning of each rule, in the order in which they are asked; the first that applies decides."""
 
 
-def few_runs(found: Sequence[Found]) -> set[int] | None:
+def _few_runs(found: Sequence[Found]) -> set[int] | None:
     """The runs of the incidents, for `Judging`; None: too many to name."""
     runs = {one.stretch.run for one in found}
     return runs if len(runs) <= _FEW_RUNS else None
@@ -256,7 +256,7 @@ def _evidence(
     facts: Facts, store: duckdb.DuckDBPyConnection, found: Sequence[Found]
 ) -> dict[int, dict[str, Any]]:
     # Incidents count by the default rule, whatever the thresholds.
-    con = Judging(facts, store, GuardPolicy(), few_runs(found)).con
+    con = Judging(facts, store, GuardPolicy(), _few_runs(found)).con
     stretches, calls = _tables(found)
     con.register("weak_stretches", stretches)
     con.register("weak_calls", calls)

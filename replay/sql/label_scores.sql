@@ -1,8 +1,8 @@
 -- Where the nudges and blocks of several policies, which differ in default thresholds only, fall among the calls
 -- of labelled incidents; counted per cell, split and side. One pass for all cells.
 --
--- Inputs: `calls` and `nesting` (sql/verdicts.sql), `labelled` (incident, positive, split) and `labelled_calls`
--- (incident, run, seq). A cell is a pair of default thresholds, $cell_nudges and $cell_blocks, 0: off. Parameters
+-- Inputs: `label_calls` (sql/label_calls.sql), `nesting` (sql/verdicts.sql), `labelled` (incident, positive, split)
+-- and `labelled_calls` (incident, run, seq). A cell is a pair of default thresholds, $cell_nudges and $cell_blocks, 0: off. Parameters
 -- per tool as in sql/sweep_base.sql: a tool's own threshold stays as it is.
 --
 -- What verdicts.sql does for one policy is done here for each cell, for the units of labelled incidents only.
@@ -37,25 +37,14 @@ limits AS (
     CROSS JOIN cells AS l
     WHERE NOT t.exempt
 ),
-own_units AS (
-    SELECT DISTINCT c.unit
-    FROM labelled_calls AS m
-    JOIN calls AS c ON c.run = m.run AND c.seq = m.seq
-),
-units AS (
-    SELECT unit FROM own_units
-    UNION
-    SELECT n.ancestor FROM nesting AS n JOIN own_units AS u ON u.unit = n.run
-),
 -- Calls that would be nudged or blocked if nothing had been blocked before.
 candidates AS (
     SELECT
         l.cell, c.run, c.seq, c.unit, c.ord, c.end_ns, c.seen,
         CASE WHEN c.count >= l.block THEN 2 ELSE 1 END AS action
-    FROM calls AS c
-    JOIN units AS u ON u.unit = c.unit
+    FROM label_calls AS c
     JOIN limits AS l ON l.tool = c.tool AND l.err = c.err
-    WHERE c.counted AND (c.count >= l.block OR c.count >= l.nudge)
+    WHERE c.count >= l.block OR c.count >= l.nudge
 ),
 blocks AS (
     SELECT cell, unit, min(ord) AS ord FROM candidates WHERE action = 2 GROUP BY cell, unit
