@@ -65,7 +65,7 @@ def _badges(detail: IncidentDetail) -> None:
             st.badge("resolved", color="green", icon=":material/check:")
         else:
             st.badge("unresolved: the run ended in it", color="red", icon=":material/close:")
-        if one.soft_failure:
+        if one.soft_failure and not one.resolved:
             st.badge(
                 "soft failure", color="orange", icon=":material/warning:", help="The run reported success."
             )

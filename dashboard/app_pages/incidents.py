@@ -107,7 +107,7 @@ def _figures(shown: list[Incident], all_runs: int) -> None:
     repeated = sum(one.repeated_calls for one in shown)
     known = [one for one in shown if one.input_tokens is not None]
     spent = sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in known)
-    soft = sum(one.soft_failure for one in shown)
+    soft = sum(one.soft_failure and not one.resolved for one in shown)
     with _ui.figures():
         _ui.figure("Incidents", f"{len(shown):,}", note=count(groups, "distinct fault"))
         _ui.figure("Runs affected", f"{runs:,}", note=f"of {count(all_runs, 'run')}")
@@ -126,8 +126,8 @@ def _figures(shown: list[Incident], all_runs: int) -> None:
         _ui.figure(
             "Soft failures",
             f"{soft:,}",
-            note="the run ended OK all the same",
-            help="Incidents whose run ended OK although it went in circles: its agent span reports no error.",
+            note="unresolved, yet the run ended OK",
+            help="Unresolved incidents whose run ended OK all the same: its agent span reports no error.",
         )
 
 

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from loopscope.collector import Spool, Store, import_paths
 from loopscope.dashboard import _data
 from loopscope.guard import GuardPolicy
-from loopscope.replay import replay
+from loopscope.replay import find_incidents, replay
 from loopscope.sample_traces import files, stories
 
 APP = Path(_data.__file__).with_name("app.py")
@@ -135,6 +135,14 @@ def test_figures_that_need_it_are_explained(samples_db, visit):
     assert "healthy polls included" in overview["Repeated calls"]
     assert "all but the first" in incidents["Calls for nothing"]
     assert "ended OK" in incidents["Soft failures"]
+
+
+def test_soft_failures_are_the_unresolved_ones(samples_db, visit):
+    with Store(samples_db).lease() as con:
+        ended_ok = [one for one in find_incidents(con) if one.soft_failure]
+    unresolved = [one for one in ended_ok if not one.resolved]
+    assert 0 < len(unresolved) < len(ended_ok)
+    assert figures(visit(samples_db, "incidents"))["Soft failures"] == str(len(unresolved))
 
 
 def test_a_slider_moves_the_figures_and_lists_what_changes(samples_db, visit):
