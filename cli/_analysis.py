@@ -9,6 +9,7 @@ import typer
 
 from ..guard import LoopscopeError
 from ._coverage import print_coverage
+from ._impact import print_impact
 from ._options import (
     Block,
     Db,
@@ -55,6 +56,9 @@ def replay(
     rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
         result = engine.replay(connection, rules).to_json()
+        found = None if format is Format.CSV else engine.impact(connection, rules)
+    if found is not None:
+        result["impact"] = found.effect_json()
     if format is Format.JSON:
         print_json(result)
         return
@@ -72,6 +76,8 @@ def replay(
         style="dim",
     )
     print_coverage(result["coverage"])
+    if found is not None:
+        print_impact(found)
     incidents_found = result["incidents"]
     if incidents_found:
         console().print(

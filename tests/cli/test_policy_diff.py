@@ -123,3 +123,15 @@ def test_a_hostile_tool_name_does_not_act(run, tmp_path, strict):
     assert "\x1b[31m" not in ran.out
     assert "\x1b[2J" not in ran.out
     assert "\\x1b[31m" in ran.out
+
+
+def test_replay_says_what_it_would_have_spared(run, samples_db):
+    found = json.loads(run("replay", "--db", samples_db, "--format", "json").out)
+    spared = found["impact"]["after_block"]["avoidable"]
+    assert spared["calls"] == found["totals"]["calls_avoidable"] > 0
+    assert found["impact"]["lost"]["total"] == found["totals"]["calls_lost"]
+    text = run("replay", "--db", samples_db).out
+    assert f"{spared['input_tokens']:,} in" in text
+    assert "went in circles and ended without an error" in text
+    # Nothing was blocked: nothing to tell of.
+    assert "tokens" not in run("replay", "--db", samples_db, "--block", "off").out

@@ -333,6 +333,22 @@ def test_the_json_holds_every_figure() -> None:
     assert value["by_tool"][0]["after_block"]["avoidable"]["cost_whole"] is True
 
 
+def test_the_example_in_the_docs_is_measured(tmp_path: Path, samples: Path) -> None:
+    text = (samples.parent / "docs" / "impact.md").read_text(encoding="utf-8")
+    told = json.loads(text.partition("```json")[2].partition("```")[0])
+    store = tmp_path / "samples.duckdb"
+    import_paths(store, [samples])
+    with Store(store).lease() as con:
+        found = impact(con, GuardPolicy()).effect_json()
+    for part in (told["after_block"]["avoidable"], found["after_block"]["avoidable"]):
+        for name in ("cost", "requests_with_cost", "cost_whole"):  # they depend on the table of prices
+            part.pop(name)
+    assert found["after_block"]["avoidable"] == told["after_block"]["avoidable"]
+    for name in ("divergence", "lost", "soft_failures"):
+        for key, value in told[name].items():
+            assert found[name][key] == pytest.approx(value, abs=1e-4), (name, key)
+
+
 def test_the_calls_after_a_block_of_a_public_recording_are_told_one_by_one(tmp_path: Path) -> None:
     store = tmp_path / "x.duckdb"
     import_paths(store, [corpus("real", "tau2-bench")])
