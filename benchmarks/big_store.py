@@ -55,7 +55,7 @@ placed AS (
         CASE
             WHEN kind = 0 THEN n >= loop_start AND n < loop_start + loop_length
             WHEN kind = 1 THEN n >= loop_start AND (n - loop_start) % 2 = 0 AND (n - loop_start) // 2 < loop_length
-            WHEN kind = 2 THEN n IN (loop_start, loop_start + 9, loop_start + 5 + 10 * (hash(run * 19) % 2))
+            WHEN kind = 2 THEN n IN (loop_start, loop_start + 9) OR (n = loop_start + 15 AND hash(run * 19) % 2 = 0)
             WHEN kind = 3 THEN n % 4 = 3
             WHEN kind = 4 THEN n >= loop_start AND n < loop_start + 2 + loop_length % 4
             ELSE FALSE
@@ -71,6 +71,7 @@ SELECT
          WHEN hash(i * 23) % 100 < 5 THEN 'schema_error' ELSE 'success' END AS outcome,
     CASE WHEN again THEN hash(run * 29) % 12 ELSE hash(i * 29) % 40 END AS tool,
     hash(i * 31) % 100 < 4 AND NOT again AS bare,
+    CASE WHEN hash(i * 43) % 4 = 0 AND NOT again THEN 0 ELSE run END AS unlike,  -- three calls in four are no other run's
     <start> + (i + 1) * <step> AS end_ns,
     hash(i * 37) % 900000000 + 1000000 AS took,
     printf('%016x%016x', hash(run), run) AS trace_id,
@@ -96,8 +97,8 @@ SELECT
     CASE outcome WHEN 'schema_error' THEN 'validation'
         WHEN 'general_tool_error' THEN ['timeout', 'rate_limit', 'network'][1 + i % 3] END,
     end_ns - took, end_ns,
-    CASE WHEN NOT bare THEN (hash(tool, args) >> 1)::BIGINT END, 1,
-    CASE WHEN NOT bare THEN (hash(answer, outcome) >> 1)::BIGINT END,
+    CASE WHEN NOT bare THEN (hash(tool, args, unlike) >> 1)::BIGINT END, 1,
+    CASE WHEN NOT bare THEN (hash(answer, outcome, unlike) >> 1)::BIGINT END,
     CASE WHEN NOT bare THEN (hash(run, tool, args) >> 1)::BIGINT END,
     CASE WHEN bare THEN 'missing' ELSE 'full' END, 'otel_genai', n + 1, n + 1
 FROM made

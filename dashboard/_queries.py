@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..guard import GuardPolicy, NotFoundError
-from ..replay import Filters, call_verdicts
+from ..replay import Filters, verdict_changes
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,8 +22,6 @@ __all__ = [
     "request_facts",
     "services_seen",
 ]
-
-_KEY = ("trace_id", "span_id", "position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,32 +109,26 @@ def changed_calls(
     con: duckdb.DuckDBPyConnection, before: GuardPolicy, after: GuardPolicy, filters: Filters, limit: int
 ) -> ChangedCalls:
     """Calls whose action differs, in order of run and seq."""
-    old, new = (call_verdicts(con, policy, filters=filters) for policy in (before, after))
-    # Both tables hold the same calls in the same order: the order does not depend on a policy.
-    differs = old["action"].to_numpy() != new["action"].to_numpy()
-    rows = np.flatnonzero(differs)
-    runs = len(new["run_id"].take(rows).unique())
-    shown = rows[:limit]
-    was, now = old.take(shown).to_pylist(), new.take(shown).to_pylist()
+    changes = verdict_changes(con, before, after, filters, limit=limit)
     calls = tuple(
         ChangedCall(
-            run_id=b["run_id"],
-            trace_id=b["trace_id"],
-            span_id=b["span_id"],
-            position=b["position"],
-            agent_name=b["agent_name"],
-            tool_name=b["tool_name"],
-            seq=b["seq"],
-            start_ns=b["start_ns"],
-            count=b["count"],
-            before=a["action"],
-            after=b["action"],
-            judged=b["judged"] or a["judged"],
-            exact=a["exact"] and b["exact"],
+            run_id=row["run_id"],
+            trace_id=row["trace_id"],
+            span_id=row["span_id"],
+            position=row["position"],
+            agent_name=row["agent_name"],
+            tool_name=row["tool_name"],
+            seq=row["seq"],
+            start_ns=row["start_ns"],
+            count=row["count"],
+            before=row["action_before"],
+            after=row["action"],
+            judged=row["judged"] or row["judged_before"],
+            exact=row["exact_before"] and row["exact"],
         )
-        for a, b in zip(was, now, strict=True)
+        for row in changes.calls.to_pylist()
     )
-    return ChangedCalls(calls, len(rows), runs)
+    return ChangedCalls(calls, changes.total, changes.runs)
 
 
 def losses(con: duckdb.DuckDBPyConnection) -> list[Loss]:

@@ -60,6 +60,11 @@ class Counted(str):
 
     rule: _Rule
 
+    @property
+    def quiet(self) -> str | None:
+        """The name of a table with the calls of units in which no call occurs twice; None where all are in `busy`."""
+        return None if self.rule.marks is None else f"{self}_quiet"
+
     def busy(self, top: int) -> str:
         """A query for the calls of units in which a count reaches `top`, and of those nested in them.
 
@@ -105,13 +110,15 @@ def _views(facts: Facts, rule: _Rule) -> Counted:
     )
     query = f"SELECT * FROM {name}_again"  # noqa: S608
     if rule.marks is not None:
-        query += (
-            f" UNION ALL SELECT * FROM (WITH facts AS (SELECT * FROM fact_rows WHERE {there}), "  # noqa: S608
+        con.execute(
+            f"CREATE VIEW {name}_quiet AS WITH facts AS (SELECT * FROM fact_rows WHERE {there}), "  # noqa: S608
             f"counting AS (SELECT *, {rule.marks} FROM ({_PLAIN})), "
-            f"busy_units AS (SELECT unit FROM {rule.table}_units WHERE {there}) {sql_text('quiet_calls')})"
+            f"busy_units AS (SELECT unit FROM {rule.table}_units WHERE {there}) {sql_text('quiet_calls')}"
         )
+        query += f" UNION ALL SELECT * FROM {name}_quiet"
     con.execute(f"CREATE VIEW {name} AS {query}")
-    _drop_with(name, facts.con, f"DROP VIEW IF EXISTS {name}; DROP VIEW IF EXISTS {name}_again")
+    views = (name, f"{name}_again", f"{name}_quiet")
+    _drop_with(name, facts.con, "; ".join(f"DROP VIEW IF EXISTS {view}" for view in views))
     return name
 
 

@@ -7,7 +7,7 @@ and every policy of that rule only compares the counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +59,22 @@ class Judging:
         # A trace or session may hold other runs as well, and no run around it silences it.
         alone = policy.scope == "run"
         only = _only(runs if alone else None)
-        busy = self.counted.busy(_lowest(self.thresholds))
+        self.lowest = _lowest(self.thresholds)
+        busy = self.counted.busy(self.lowest)
         self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {self.counted} {only}")  # noqa: S608
         self.con.execute(f"CREATE TEMP VIEW busy_calls AS SELECT * FROM ({busy}) {only}")  # noqa: S608
+        outcomes = "calls" if self.outcome_rules else "facts"
+        self.con.execute(f"CREATE TEMP VIEW outcomes AS SELECT * FROM {outcomes}")  # noqa: S608
         self.con.execute(f"CREATE TEMP VIEW nesting AS SELECT * FROM ancestors WHERE {alone}")  # noqa: S608
 
+    def look_at(self, busy: str, quiet: str | None) -> None:
+        """Other `busy_calls`, for other thresholds, and beside them `quiet_calls`."""
+        self.con.execute(f"CREATE OR REPLACE TEMP VIEW busy_calls AS {busy}")
+        if quiet is not None:
+            self.con.execute(f"CREATE OR REPLACE TEMP VIEW quiet_calls AS SELECT * FROM {quiet}")  # noqa: S608
+
     def arrow(
-        self, statement: str, params: Mapping[str, Any], where: str = "TRUE", base: str = "verdicts"
+        self, statement: str, params: Mapping[str, Any], where: str = "TRUE", base: str | None = "verdicts"
     ) -> pa.Table:
         """The answer of `sql/<statement>.sql` over `base`; `where` (of `fact_filter`) is what it reports."""
         query = filtered(statement, where, base)
@@ -140,8 +149,9 @@ def call_verdicts(
 class VerdictChanges:
     """Calls that two policies judge differently.
 
-    `calls` has the columns of `call_verdicts` under the second policy, and `action_before`; the first
-    `limit` of `total` calls, which lie in `runs` runs.
+    `calls` has the columns of `call_verdicts` under the second policy, and what the first one says:
+    `action_before`, `judged_before`, `exact_before`; the first `limit` of `total` calls, which lie in
+    `runs` runs.
     """
 
     calls: pa.Table
@@ -158,21 +168,33 @@ def verdict_changes(
     limit: int = 1_000,
 ) -> VerdictChanges:
     """Calls whose action differs between two policies, ordered by run and seq."""
-    import pyarrow as pa
-
     facts = facts_of(con)
-    old, new = (_verdicts(facts, con, policy, filters) for policy in (before, after))
-    # Both hold the same calls in the same order.
-    was, now = old.column("action").to_pylist(), new.column("action").to_pylist()
-    differs = [number for number, (a, b) in enumerate(zip(was, now, strict=True)) if a != b]
-    shown = differs[:limit]
-    calls = _with_columns(facts, con, new.take(pa.array(shown, pa.int64())))
-    actions = pa.array([ACTIONS[was[number]] for number in shown], pa.string())
+    where, params = fact_filter(filters, facts, con)
+    memory = facts.cursor()
+    for name, policy in (("actions_before", before), ("actions_after", after)):
+        judging = Judging(facts, con, policy, _few(params.get("f_runs")))
+        memory.register(name, judging.arrow("actions", params, where))
+    changed = arrow(memory, sql_text("verdict_changes"))
+    shown = changed.slice(0, limit)
+    runs = shown.column("run").unique().to_pylist()
+    memory.register("shown_calls", shown)
+    for name, policy in (("verdicts_before", before), ("verdicts_after", after)):
+        judging = Judging(facts, con, policy, runs)
+        verdicts = judging.arrow("call_verdicts", {"shown": runs}, "run IN (SELECT unnest($shown))")
+        memory.register(name, verdicts)
+    verdicts = arrow(memory, sql_text("shown_changes"))
+    memory.register("verdict_rows", verdicts)
+    memory.register("run_names", facts.runs)
+    memory.register("call_rows", _with_columns(facts, con, verdicts))
     return VerdictChanges(
-        calls=calls.append_column("action_before", actions),
-        total=len(differs),
-        runs=len(new.column("run").take(pa.array(differs, pa.int64())).unique()),
+        calls=arrow(memory, sql_text("changed_columns")),
+        total=changed.num_rows,
+        runs=len(changed.column("run").unique()),
     )
+
+
+def _few(runs: Sequence[int] | None) -> Sequence[int] | None:
+    return runs if runs is not None and len(runs) <= _FEW_RUNS else None
 
 
 def _verdicts(
@@ -180,8 +202,7 @@ def _verdicts(
 ) -> pa.Table:
     """run, seq, count, action, judged, exact (numbers) of the calls under the filter, in order."""
     where, params = fact_filter(filters, facts, store)
-    runs = params.get("f_runs")
-    judging = Judging(facts, store, policy, runs if runs is not None and len(runs) <= _FEW_RUNS else None)
+    judging = Judging(facts, store, policy, _few(params.get("f_runs")))
     return judging.arrow("call_verdicts", params, where)
 
 

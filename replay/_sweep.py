@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..guard import INHERIT, GuardPolicy, PolicyError
-from ._coverage import runs_without_calls
 from ._engine import Judging
 from ._facts import facts_of
 from ._filters import ALL, Filters, fact_filter
-from ._sql import rows
+from ._totals import calls_and_runs
 from ._types import Totals
 
 if TYPE_CHECKING:
@@ -65,32 +64,34 @@ def sweep(
         "own_block": [tool is not None and tool.block_threshold is not INHERIT for tool in own],
         "cells": sorted({block or 0 for _, block in wanted}),
     }
-    base = rows(
-        judging.con,
-        f"SELECT count(DISTINCT c.run) AS runs, count(*) AS calls FROM calls AS c WHERE {where}",  # noqa: S608
-        params,
-    )[0]
+    base = calls_and_runs(con, facts, judging, filters)
+    lowest = min([judging.lowest, *(one for pair in wanted for one in pair if one is not None)])
+    blocks_at_once = 1 in (*judging.thresholds["blocks"], *(block for _, block in wanted))
+    quiet = judging.counted.quiet if lowest <= 1 and not blocks_at_once else None
+    judging.look_at(judging.counted.busy(lowest if quiet is None else 0), quiet)
     stopped = {
         row.pop("cell"): row
         for row in judging.arrow("sweep_blocks", shared, where, base="sweep_base").to_pylist()
     }
     cap = max(levels, default=0)
-    bounds = {"cap": cap, "lowest": min(levels, default=0)}
+    bounds = {**shared, "cap": cap, "lowest": min(levels, default=0)}
     nudged_calls: defaultdict[tuple[int | None, int], int] = defaultdict(int)
     nudged_runs: defaultdict[tuple[int | None, int], int] = defaultdict(int)
-    for row in judging.arrow("sweep_nudges", {**shared, **bounds}, where, base="sweep_base").to_pylist():
+    histograms = judging.arrow("sweep_nudges", bounds, where, base="sweep_base").to_pylist()
+    if quiet:
+        histograms += judging.arrow("sweep_quiet", bounds, where, base=None).to_pylist()
+    for row in histograms:
         for level in range(1, row["level"] + 1):
             nudged_calls[row["cell"], level] += row["calls"]
             nudged_runs[row["cell"], level] += row["runs"]
-    runs = base["runs"] + runs_without_calls(con, facts, filters)
     found: list[SweepRow] = []
     for nudge, block in wanted:
         level = cap + 1 if nudge is None else nudge
         cell = block or 0
         after = stopped.get(cell, _NOTHING)
         totals = Totals(
-            runs=runs,
-            calls=base["calls"],
+            runs=base.runs,
+            calls=base.calls,
             runs_nudged=nudged_runs[None, level] + nudged_runs[cell, level],
             calls_nudged=nudged_calls[None, level] + nudged_calls[cell, level],
             calls_after_block=after["calls_avoidable"] + after["calls_lost"] + after["calls_unjudged"],

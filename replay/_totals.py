@@ -101,11 +101,7 @@ def _by(
     """(everything, exact) per label. Only runs in which something happens need judging."""
     where, params = fact_filter(filters, facts, con)
     where += extra
-    statement = filtered("base", where)
-    base = facts.remember(
-        ("base", filters, by, judging.outcome_rules),
-        lambda: rows(judging.con, statement, {**params, "by": by}),
-    )
+    base = _base(facts, judging, filters, by, where, params)
     touched = {row["label"]: row for row in judging.arrow("totals", {**params, "by": by}, where).to_pylist()}
     found: dict[int, tuple[Totals, Totals]] = {}
     for row in base:
@@ -119,6 +115,26 @@ def _by(
             exact = replace(exact, runs=exact.runs + left[0], calls=exact.calls + left[1])
         found[row["label"]] = everything, exact
     return found
+
+
+def calls_and_runs(
+    con: duckdb.DuckDBPyConnection, facts: Facts, judging: Judging, filters: Filters
+) -> Totals:
+    """Totals with only `runs` and `calls`: what there is under the filter, whatever a policy says of it."""
+    where, params = fact_filter(filters, facts, con)
+    there = _base(facts, judging, filters, "all", where, params)
+    runs, calls = (there[0]["runs"], there[0]["calls"]) if there else (0, 0)
+    return Totals(runs=runs + runs_without_calls(con, facts, filters), calls=calls)
+
+
+def _base(
+    facts: Facts, judging: Judging, filters: Filters, by: str, where: str, params: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Calls and runs by label."""
+    return facts.remember(
+        ("base", filters, by, judging.outcome_rules),
+        lambda: rows(judging.con, filtered("base", where), {**params, "by": by}),
+    )
 
 
 def _totals(row: Mapping[str, Any]) -> tuple[Totals, Totals]:

@@ -1,6 +1,7 @@
 -- Where runs are blocked for each of several block thresholds, to be followed by a statement that
 -- reads `stops` (cell, unit, ord: its last judged call; a nested run that starts after the block has 0).
 --
+-- `busy_calls`: the calls of units in which a threshold of any cell is reached, and of units nested in these.
 -- `cell` is the default block threshold, 0: off. Parameters as in sql/verdicts.sql, with $own_nudge and
 -- $own_block: the threshold is the tool's own and stays as it is, as do those for errors.
 WITH tools AS (
@@ -31,7 +32,7 @@ block_of AS (
 -- A count grows by one, so the first call that reaches a threshold has exactly that count.
 own_stops AS (
     SELECT b.cell, c.unit, min(c.ord) AS ord
-    FROM calls AS c
+    FROM busy_calls AS c
     JOIN block_of AS b ON b.tool = c.tool AND b.err = c.err AND b.block = c.count
     WHERE c.counted
     GROUP BY b.cell, c.unit
@@ -40,7 +41,7 @@ silenced AS (
     SELECT DISTINCT s.cell, a.run AS unit
     FROM nesting AS a
     JOIN own_stops AS s ON s.unit = a.ancestor
-    JOIN calls AS c ON c.unit = s.unit AND c.ord = s.ord
+    JOIN busy_calls AS c ON c.unit = s.unit AND c.ord = s.ord
     WHERE a.run_start_ns > c.end_ns
 ),
 stops AS (

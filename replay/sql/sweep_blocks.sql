@@ -7,6 +7,6 @@ SELECT
     count(CASE WHEN c.ord > s.ord AND c.judged = 1 THEN 1 END) AS calls_lost,
     count(CASE WHEN c.ord > s.ord AND c.judged = 2 THEN 1 END) AS calls_unjudged
 FROM stops AS s
-JOIN calls AS c ON c.unit = s.unit AND c.ord >= s.ord
+JOIN busy_calls AS c ON c.unit = s.unit AND c.ord >= s.ord
 WHERE TRUE /* filter */
 GROUP BY s.cell

@@ -13,7 +13,7 @@
             WHEN c.count >= t.nudge THEN $cap + 1
             ELSE 0
         END AS level
-    FROM calls AS c
+    FROM busy_calls AS c
     JOIN tools AS t ON t.tool = c.tool
     WHERE c.counted AND NOT t.exempt AND (c.count >= $lowest OR t.own_nudge OR c.err) AND TRUE /* filter */
 ),
