@@ -39,6 +39,8 @@ def decode_traces(data: bytes) -> list[SpanRecord]:
     _parse(message, data, "a trace request (ExportTraceServiceRequest)")
     spans: list[SpanRecord] = []
     add = spans.append
+    # The spans of a trace mostly follow each other: they share one text, hashed once and pickled once.
+    raw_trace, trace_id = b"", ""
     for resource_spans in message.resource_spans:
         resource = _attributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
@@ -46,6 +48,9 @@ def decode_traces(data: bytes) -> list[SpanRecord]:
             scope_version = scope_spans.scope.version or None
             for span in scope_spans.spans:
                 name = span.name
+                if span.trace_id != raw_trace or not raw_trace:
+                    raw_trace = span.trace_id
+                    trace_id = _hex_id(raw_trace, _TRACE_ID_BYTES, "trace", name)
                 parent = span.parent_span_id
                 status_code, status_message = 0, None
                 if span.HasField("status"):
@@ -54,7 +59,7 @@ def decode_traces(data: bytes) -> list[SpanRecord]:
                     status_message = status.message or None
                 add(
                     SpanRecord(
-                        _hex_id(span.trace_id, _TRACE_ID_BYTES, "trace", name),
+                        trace_id,
                         _hex_id(span.span_id, _SPAN_ID_BYTES, "span", name),
                         None if parent in _NO_PARENT else _hex_id(parent, _SPAN_ID_BYTES, "parent", name),
                         name,
@@ -64,8 +69,10 @@ def decode_traces(data: bytes) -> list[SpanRecord]:
                         status_code,
                         status_message,
                         _attributes(span.attributes),
-                        [_event(event) for event in span.events],
-                        [link for item in span.links if (link := _link(item)) is not None],
+                        [_event(event) for event in events] if (events := span.events) else [],
+                        [link for item in links if (link := _link(item)) is not None]
+                        if (links := span.links)
+                        else [],
                         span.dropped_attributes_count,
                         span.dropped_events_count,
                         resource,
@@ -128,13 +135,13 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for pair in pairs:
         value = pair.value
-        kind = value.WhichOneof("value")
-        out[pair.key] = value.string_value if kind == "string_value" else _value(value, kind)
+        # Most are texts that are not empty, and then there is no need to ask which kind it is.
+        out[pair.key] = value.string_value or _value(value)
     return out
 
 
-def _value(value: AnyValue, kind: str | None = None) -> Any:
-    kind = kind or value.WhichOneof("value")
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
     if kind == "array_value":
         return [_value(item) for item in value.array_value.values]
     if kind == "kvlist_value":
