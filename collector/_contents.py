@@ -18,9 +18,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring
+from struct import Struct
 from typing import Any
 
 import pyarrow as pa
+
+from ..guard._json_writer import json_writer
 
 __all__ = [
     "INLINE_CHARS",
@@ -42,10 +45,12 @@ _MIN_PIECE = 96  # a shorter array element costs less in place than a key, a row
 _MAX_DEPTH = 4  # how deep a JSON text is searched for long arrays: {"messages": [[{…}]]} needs three
 
 MARK = "\x01"
+_ONE_PIECE = f'"{MARK}s"'  # the template of a text that is one piece
+_BEFORE_PIECES = frozenset("[{ \t\r\n")  # how a JSON text that may be cut begins
 # Parses the JSON value at an offset and says where it ends: the way to find an element's end at C speed.
 _scan: Callable[[str, int], tuple[Any, int]] = json.scanner.make_scanner(json.JSONDecoder())  # pyright: ignore
 # Raises ValueError where a number is not finite.
-strict_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+strict_json = json_writer(allow_nan=False)
 
 Cut = tuple[int, int]
 _blanks = re.compile(r"[ \t\r\n]*")
@@ -184,9 +189,12 @@ def _values(text: str, start: int) -> list[Cut]:
 # -- keys ---------------------------------------------------------------------------------------------
 
 
+_two_longs = Struct(">qq").unpack
+
+
 def _digest(text: bytes) -> tuple[int, int]:
-    raw = hashlib.blake2b(text, digest_size=16).digest()
-    return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
+    """Two signed numbers of 64 bits."""
+    return _two_longs(hashlib.blake2b(text, digest_size=16).digest())  # type: ignore[return-value]
 
 
 class Contents:
@@ -271,8 +279,12 @@ class Packer:
                 break
         else:
             return strict_json(attributes)
+        quote = encode_basestring
+        # Short texts, of which most attributes are made, need no call of a function of ours.
         fields = [
-            f"{encode_basestring(name)}:{self._value(value, parts, name)}"
+            f"{quote(name)}:{quote(value)}"
+            if type(value) is str and len(value) <= INLINE_CHARS
+            else f"{quote(name)}:{self._value(value, parts, name)}"
             for name, value in attributes.items()
         ]
         return "{" + ",".join(fields) + "}"
@@ -285,6 +297,9 @@ class Packer:
         if type(value) is str:
             if len(value) <= INLINE_CHARS:
                 return encode_basestring(value)
+            if value[0] not in _BEFORE_PIECES:  # no JSON that could be cut
+                parts.append(self._contents.key(value))
+                return _ONE_PIECE
             pieces = ['"']
             at = 0
             for begin, stop, key in self._cut(value, name):

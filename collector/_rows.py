@@ -206,16 +206,20 @@ class Resources:
 
 def tidy_span(span: SpanRecord, received_ns: int) -> None:
     """Set the receive time, and bring numbers into the range of their columns, before anything reads them."""
-    span.received_ns = min(max(received_ns, 0), _LONGEST)
-    span.start_ns = min(max(span.start_ns, 0), _LONGEST)
+    span.received_ns = _in_range(received_ns)
+    span.start_ns = _in_range(span.start_ns)
     if span.end_ns is not None:
-        span.end_ns = min(max(span.end_ns, 0), _LONGEST)
+        span.end_ns = _in_range(span.end_ns)
     if not 0 <= span.kind < 128:
         span.kind = 0
     if not 0 <= span.status_code < 128:
         span.status_code = 0
     for event in span.events:
-        event.time_ns = min(max(event.time_ns, 0), _LONGEST)
+        event.time_ns = _in_range(event.time_ns)
+
+
+def _in_range(time_ns: int) -> int:
+    return time_ns if 0 <= time_ns <= _LONGEST else min(max(time_ns, 0), _LONGEST)
 
 
 def span_row(span: SpanRecord, packer: Packer, resources: Resources) -> tuple[Any, ...]:
@@ -439,6 +443,7 @@ _REQUEST_REQUIRED = (
 
 
 def _require(record: ToolCall | LlmRequest, names: tuple[str, ...]) -> None:
+    """Raise ValueError where one of these is neither a text nor a number that a column can hold."""
     for name in names:
         value = getattr(record, name)
         if not isinstance(value, str) and not (type(value) is int and 0 <= value <= _LONGEST):
@@ -453,7 +458,20 @@ def _placed(text: str | None, contents: Contents) -> tuple[str | None, int | Non
 
 def call_row(call: ToolCall, contents: Contents, fingerprint_version: int) -> tuple[Any, ...]:
     """A row of tool_call_rows. Raises ValueError where a value that every call has is missing."""
-    _require(call, _CALL_REQUIRED)
+    if not (  # a look at the types: of a thousand calls, a thousand are right
+        type(call.trace_id)
+        is type(call.span_id)
+        is type(call.run_id)
+        is type(call.run_source)
+        is type(call.tool_name)
+        is type(call.content_state)
+        is type(call.dialect)
+        is str
+        and type(call.position) is type(call.start_ns) is int
+        and 0 <= call.position <= _LONGEST
+        and 0 <= call.start_ns <= _LONGEST
+    ):
+        _require(call, _CALL_REQUIRED)
     arguments, arguments_key = _placed(call.arguments, contents)
     result, result_key = _placed(call.result, contents)
     message, message_key = _placed(call.error_message, contents)

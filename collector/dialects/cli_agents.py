@@ -7,6 +7,7 @@ What they do is in log records first, which need no trace; Claude Code and Gemin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from .._records import LogRecord, SpanRecord
@@ -116,13 +117,19 @@ def session_of_log(log: LogRecord) -> tuple[str, str] | None:
     return _session(event[0], log.attributes)
 
 
+@lru_cache(1_000)
+def _agent_of_scope(scope: str) -> str | None:
+    """The dialect of such an agent, by the name of a scope; asked for every span of anybody."""
+    return next((dialect.name for dialect in _PREFIXES.values() if scope.startswith(dialect.scopes)), None)
+
+
 def session_of_span(span: SpanRecord) -> tuple[str, str] | None:
     """Dialect and session of a span of these agents."""
     scope = span.scope_name
     if scope is not None:
-        for dialect in _PREFIXES.values():
-            if scope.startswith(dialect.scopes):
-                return _session(dialect.name, span.attributes)
+        dialect = _agent_of_scope(scope)
+        if dialect is not None:
+            return _session(dialect, span.attributes)
     if span.name.startswith("claude_code."):
         return _session(CLAUDE_CODE.name, span.attributes)
     return None
