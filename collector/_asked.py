@@ -189,7 +189,7 @@ def _calls_of_agent(node: Node, run: Run, reader: MessageReader) -> list[CallDra
                 start_ns=span.start_ns,
                 end_ns=None,
                 turn=turn,
-                dialect=dialect_of(span),
+                dialect=dialect_of(span, node.shape),
                 agent_name=agent or node.agent_name,
                 service_name=as_text(span.resource.get("service.name")),
             )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import json.scanner
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "first",
     "first_int",
     "first_text",
+    "is_json",
     "load",
     "utf8",
 ]
@@ -25,6 +27,8 @@ PLACEHOLDERS = frozenset({"<not specified>", "__REDACTED__", "<REDACTED>", "[RED
 _INT64 = 1 << 63
 # JSON text above this is not parsed: nothing we look for is that large, and hostile text may be.
 _MAX_JSON = 64 * 1024 * 1024
+# What json.loads ends in, without looking for white space first: 0.3 µs instead of 1.0 for small objects.
+_scan: Callable[[str, int], tuple[Any, int]] = json.scanner.make_scanner(json.JSONDecoder())  # pyright: ignore
 
 
 def first(attributes: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, Any] | None:
@@ -108,9 +112,24 @@ def load(text: str) -> Any:
     if len(text) > _MAX_JSON:
         return None
     try:
+        value, end = _scan(text, 0)
+        return value if end == len(text) else json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    except StopIteration:  # no JSON, or white space before it
+        pass
+    try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def is_json(text: str) -> bool:
+    """Is a text a JSON value, with nothing around it? False may be an error of the quick look."""
+    try:
+        return _scan(text, 0)[1] == len(text)
+    except (ValueError, RecursionError, StopIteration):
+        return False
 
 
 def dump(value: Any) -> str:

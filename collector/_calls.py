@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._attributes import as_text, dump, first, first_text, load
+from ._attributes import as_text, dump, first, first_text, is_json, load
 from ._envelopes import Content, is_schema, open_arguments, open_result
 from ._errors import Failure, failure_of, is_vague
 from ._log_events import CUT
@@ -16,7 +16,7 @@ from ._records import LogRecord, SpanRecord
 from ._runs import Run
 from ._transcripts import is_transcript, recorded_text
 from ._tree import Node
-from .dialects import Keys, dialect_of
+from .dialects import Shape, dialect_of
 from .dialects.cli_agents import COMMAND, EXECUTION, OUTPUT_EVENT
 from .dialects.mcp import SESSION
 from .dialects.openinference import TOOL_PARAMETERS
@@ -66,7 +66,7 @@ class CallDraft:
 def tool_name(node: Node) -> str:
     """The name of the tool that a tool span ran; '' where it does not say."""
     span = node.span
-    name = first_text(span.attributes, Keys.tool_name)
+    name = first_text(span.attributes, node.shape.tool_name)
     if name is not None:
         return name
     name = span.name
@@ -84,9 +84,10 @@ def tool_name(node: Node) -> str:
 def mcp_session(members: Sequence[Node]) -> str | None:
     """The MCP session that the request of a call went over."""
     for member in members:
-        session = member.span.attributes.get(SESSION)
-        if session is not None:
-            return as_text(session)
+        if SESSION in member.shape.names:
+            session = member.span.attributes[SESSION]
+            if session is not None:
+                return as_text(session)
     return None
 
 
@@ -101,16 +102,16 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
     result_failed: bool | None = None
     cut = False
     for member in members:
-        attributes = member.span.attributes
-        call_id = call_id or first_text(attributes, Keys.call_id)
+        attributes, shape = member.span.attributes, member.shape
+        call_id = call_id or first_text(attributes, shape.call_id)
         cut = cut or member.span.dropped_attributes > 0 or attributes.get(CUT) is True
         if arguments is None:
-            content, key_cut = _arguments(member.span)
+            content, key_cut = _arguments(member.span, shape)
             arguments = content.text
             cut = cut or key_cut
             call_id = call_id or content.call_id
         if result is None:
-            content, key_cut = _result(member.span)
+            content, key_cut = _result(member.span, shape)
             result = content.text
             cut = cut or key_cut
             call_id = call_id or content.call_id
@@ -136,8 +137,8 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
         span_id=span.span_id,
         start_ns=span.start_ns,
         end_ns=span.end_ns,
-        dialect=dialect_of(span),
-        agent_name=first_text(span.attributes, Keys.agent) or outer.agent_name,
+        dialect=dialect_of(span, outer.shape),
+        agent_name=first_text(span.attributes, outer.shape.agent) or outer.agent_name,
         service_name=as_text(span.resource.get("service.name")),
         name=name,
         call_id=call_id,
@@ -157,11 +158,11 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
 _NOTHING = Content(None)
 
 
-def _arguments(span: SpanRecord) -> tuple[Content, bool]:
+def _arguments(span: SpanRecord, shape: Shape) -> tuple[Content, bool]:
     attributes = span.attributes
     if is_transcript(span):
         return Content(recorded_text(span, "gen_ai.tool.call.arguments")), False
-    hit = first(attributes, Keys.arguments)
+    hit = first(attributes, shape.arguments)
     if hit is None:
         hit = first(attributes, (TOOL_PARAMETERS,))
         if hit is not None and is_schema(hit[1]):
@@ -173,11 +174,11 @@ def _arguments(span: SpanRecord) -> tuple[Content, bool]:
     return open_arguments(*hit), is_cut(hit[1], attributes) or _is_half_an_object(hit[1])
 
 
-def _result(span: SpanRecord) -> tuple[Content, bool]:
+def _result(span: SpanRecord, shape: Shape) -> tuple[Content, bool]:
     attributes = span.attributes
     if is_transcript(span):
         return Content(recorded_text(span, "gen_ai.tool.call.result")), False
-    hit = first(attributes, Keys.result)
+    hit = first(attributes, shape.result)
     if hit is None:
         for key in ("output", "content", "diff") if span.events else ():
             content, cut = _from_event(span, OUTPUT_EVENT, key)
@@ -248,6 +249,8 @@ def _is_half_an_object(value: Any) -> bool:
 
 def _stops_in_the_middle(text: str) -> bool:
     """Is it JSON as far as it goes? Text in brackets is not."""
+    if is_json(text):
+        return False
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -264,9 +267,10 @@ def _failure(members: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -
     """How the call ended, by all its spans: failed if the outer one failed, or the last attempt inside it."""
     if len(members) == 1:
         span = members[0].span
-        return failure_of(span, logs.get(span.span_id, ()))
+        return failure_of(span, members[0].shape, logs.get(span.span_id, ()))
     said = {
-        member.span.span_id: failure_of(member.span, logs.get(member.span.span_id, ())) for member in members
+        member.span.span_id: failure_of(member.span, member.shape, logs.get(member.span.span_id, ()))
+        for member in members
     }
     _spread(members, said)
     outer = said[members[0].span.span_id]

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 
 from ..guard import (
+    Classification,
     ErrorClass,
     OutcomeFacts,
     classify_outcome,
@@ -15,6 +16,7 @@ from ..guard import (
     scope_key,
     strip_annotation,
 )
+from ..guard._outcome import quiet_outcome
 from ._agent_messages import complete_refused
 from ._asked import calls_asked_for, calls_of_agents
 from ._calls import CallDraft, draft_call, mcp_session, tool_name
@@ -32,11 +34,10 @@ from ._sessions import Unit, attach, merge_sessions
 from ._transcripts import is_transcript
 from ._tree import Node, build_forest
 from .dialects import Kind
+from .dialects._names import COMPARED_HASH
 from .dialects.cli_agents import session_of_log
 
 __all__ = ["derive_trace"]
-
-COMPARED_HASH = "loopscope.guard.result_hash"
 
 
 def derive_trace(
@@ -223,16 +224,17 @@ def _tool_call(draft: CallDraft) -> ToolCall:
     verdict: str | None = None
     if result is not None:
         result, verdict = strip_annotation(result)
-    verdict = verdict or _noted(draft.node)
+    compared_hash = None
+    if COMPARED_HASH in draft.node.shape.names:
+        compared_hash = _compared_hash(draft.node)
+        verdict = verdict or _noted(draft.node)
     ended = draft.end_ns is not None
     outcome = kind = None
     http_status = draft.http_status
     if ended:
-        found = classify_outcome(
-            OutcomeFacts(failed, result, error_text, draft.error_type, draft.jsonrpc_code, http_status)
-        )
-        outcome = str(found.outcome) if found.outcome is not None else None
-        kind = str(found.kind) if found.kind is not None else None
+        found = _classified_end(draft, failed, result, error_text)
+        outcome = found.outcome.value if found.outcome is not None else None
+        kind = found.kind.value if found.kind is not None else None
         http_status = found.http_status
     print_ = fingerprint(draft.name, draft.arguments)
     run = draft.run
@@ -259,11 +261,28 @@ def _tool_call(draft: CallDraft) -> ToolCall:
         start_ns=draft.start_ns,
         end_ns=draft.end_ns,
         fingerprint=print_,
-        result_hash=_compared_hash(draft.node) or result_hash(result),
+        result_hash=compared_hash or result_hash(result),
         scope_key=None if print_ is None else scope_key(run.run_id, draft.agent_name, print_),
         content_state=_content_state(draft, result, ended),
         recorded_verdict=verdict,
         dialect=draft.dialect,
+    )
+
+
+def _classified_end(
+    draft: CallDraft, failed: bool | None, result: str | None, error_text: str | None
+) -> Classification:
+    """What a call that ended came to."""
+    if (
+        failed is not True
+        and draft.error_type is None
+        and error_text is None
+        and draft.jsonrpc_code is None
+        and (found := quiet_outcome(failed, result)) is not None
+    ):
+        return found
+    return classify_outcome(
+        OutcomeFacts(failed, result, error_text, draft.error_type, draft.jsonrpc_code, draft.http_status)
     )
 
 
@@ -272,7 +291,7 @@ def _compared_hash(node: Node) -> int | None:
 
     What some frameworks record of a result with a note is not the result plus a note.
     """
-    value = node.span.attributes.get(COMPARED_HASH)
+    value = node.span.attributes[COMPARED_HASH]
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if -(2**63) <= value < 2**63 else None
@@ -280,9 +299,8 @@ def _compared_hash(node: Node) -> int | None:
 
 def _noted(node: Node) -> str | None:
     """ "nudge" or "block" where a live guard says that it put such a note into the result."""
-    attributes = node.span.attributes
-    action = attributes.get("loopscope.guard.action")
-    return action if action in ("nudge", "block") and COMPARED_HASH in attributes else None
+    action = node.span.attributes.get("loopscope.guard.action")
+    return action if action in ("nudge", "block") else None
 
 
 def _content_state(draft: CallDraft, result: str | None, ended: bool) -> str:

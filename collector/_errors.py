@@ -9,18 +9,15 @@ from typing import Any
 
 from ._attributes import as_int, as_text, first_int
 from ._records import LogRecord, SpanRecord
-from .dialects import Keys
+from .dialects import Shape
+from .dialects._names import ERROR_TYPE, HTTP_STATUS, OUTCOME_FAILED
 
 __all__ = ["Failure", "failure_of", "http_status_in", "jsonrpc_code"]
 
-OUTCOME_FAILED = "loopscope.outcome.failed"
-
-_HTTP_STATUS = ("http.response.status_code", "http.status_code", "status_code")
-_JSONRPC_CODE = ("rpc.response.status_code", "rpc.jsonrpc.error_code", "error.type")
+_JSONRPC_CODE = ("rpc.response.status_code", "rpc.jsonrpc.error_code", ERROR_TYPE)
 _EXCEPTION_EVENTS = frozenset(
     {"exception", "gen_ai.client.operation.exception", "gen_ai.execute_tool.exception"}
 )
-_FLAG_KEYS = frozenset(Keys.failed)
 # Say that something failed, not what.
 _VAGUE_TYPES = frozenset({"_OTHER", "tool_error", "Error", "Exception", "error", "ERROR", "exception"})
 _CLASS_NAME = re.compile(
@@ -42,14 +39,16 @@ class Failure:
     http_status: int | None = None
 
 
-def failure_of(span: SpanRecord, logs: Sequence[LogRecord] = ()) -> Failure:
-    """Everything a span and its log records say about how it ended."""
+def failure_of(span: SpanRecord, shape: Shape, logs: Sequence[LogRecord] = ()) -> Failure:
+    """Everything a span of this shape and its log records say about how it ended."""
+    if shape.silent and not span.events and not logs and span.status_code != 2:
+        return Failure(False if span.status_code == 1 else None, False)
     attributes = span.attributes
     own = attributes.get(OUTCOME_FAILED)
     flag = own if isinstance(own, bool) else None
-    if flag is None and not _FLAG_KEYS.isdisjoint(attributes):
-        flag = _flag(attributes)
-    error_type = attributes.get("error.type")
+    if flag is None and shape.flags:
+        flag = _flag(attributes, shape)
+    error_type = attributes.get(ERROR_TYPE)
     if span.status_code == 2 or error_type is not None:
         failed: bool | None = True
     elif flag is not None:
@@ -75,10 +74,10 @@ def failure_of(span: SpanRecord, logs: Sequence[LogRecord] = ()) -> Failure:
     )
 
 
-def _flag(attributes: dict[str, Any]) -> bool | None:
+def _flag(attributes: dict[str, Any], shape: Shape) -> bool | None:
     found: bool | None = None
-    for key, values in Keys.failed.items():
-        value = attributes.get(key)
+    for key, values in shape.flags:
+        value = attributes[key]
         if value is not None:
             said = values.get(str(value)[:32].lower())
             if said:
@@ -145,7 +144,7 @@ def _error_attribute(attributes: dict[str, Any]) -> str | None:
 
 
 def _http_status(attributes: dict[str, Any]) -> int | None:
-    number = first_int(attributes, _HTTP_STATUS)
+    number = first_int(attributes, HTTP_STATUS)
     return number if number is not None and 100 <= number <= 599 else None
 
 

@@ -15,7 +15,7 @@ from ._records import LogRecord
 from ._runs import Run
 from ._transcripts import is_transcript
 from ._tree import Node
-from .dialects import Keys, dialect_of
+from .dialects import Shape, dialect_of
 
 __all__ = ["RequestDraft", "complete_request", "draft_requests"]
 
@@ -161,10 +161,10 @@ def complete_request(draft: RequestDraft, event: RequestDraft) -> None:
 
 def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageReader) -> RequestDraft:
     span = node.span
-    attributes = span.attributes
+    attributes, shape = span.attributes, node.shape
     own_logs = logs.get(span.span_id, ())
     messages = reader.read(span, own_logs)
-    failure = failure_of(span, own_logs)
+    failure = failure_of(span, shape, own_logs)
     if failure.failed is not True and failure.error_type is not None:
         # An exception event: of a request without an answer, whatever the status says. What is
         # recorded on a span around several requests is the answer before.
@@ -176,25 +176,25 @@ def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageR
         failure.http_status = http_status_in(failure.error_type, failure.text)
     if failure.failed is True and node.frame:
         messages.output = None
-    usage = _usage(attributes)
+    usage = _usage(attributes, shape)
     return RequestDraft(
         node=node,
         run=None,
         messages=messages,
         failure=failure,
-        provider=first_text(attributes, Keys.provider),
-        model=first_text(attributes, Keys.model),
-        input_tokens=_tokens(attributes, Keys.input_tokens, usage, _PROMPT_TOKENS),
-        output_tokens=_tokens(attributes, Keys.output_tokens, usage, _COMPLETION_TOKENS),
-        cost=_cost(attributes),
-        dialect=dialect_of(span),
-        agent_name=first_text(attributes, Keys.agent) or node.agent_name,
+        provider=first_text(attributes, shape.provider),
+        model=first_text(attributes, shape.model),
+        input_tokens=_tokens(attributes, shape.input_tokens, usage, _PROMPT_TOKENS),
+        output_tokens=_tokens(attributes, shape.output_tokens, usage, _COMPLETION_TOKENS),
+        cost=_cost(attributes, shape),
+        dialect=dialect_of(span, shape),
+        agent_name=first_text(attributes, shape.agent) or node.agent_name,
         service_name=as_text(span.resource.get("service.name")),
     )
 
 
-def _usage(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    for key in Keys.usage_json:
+def _usage(attributes: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    for key in shape.usage_json:
         value = attributes.get(key)
         if value is not None:
             parsed = load(value) if isinstance(value, str) else value
@@ -212,8 +212,8 @@ def _tokens(
     return number if number is not None and number >= 0 else None
 
 
-def _cost(attributes: Mapping[str, Any]) -> float | None:
-    for key in Keys.cost:
+def _cost(attributes: Mapping[str, Any], shape: Shape) -> float | None:
+    for key in shape.cost:
         value = attributes.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
             return float(value)
@@ -247,7 +247,7 @@ def content_state(draft: RequestDraft) -> str:
     if is_transcript(draft.node.span):
         return "full"
     attributes = draft.node.span.attributes
-    for key in Keys.input_messages + Keys.output_messages:
+    for key in draft.node.shape.input_messages + draft.node.shape.output_messages:
         value = attributes.get(key)
         if value is not None and is_cut(value, attributes):
             return "truncated"

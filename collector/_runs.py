@@ -8,16 +8,13 @@ from typing import Any
 
 from ._attributes import as_text, first_text, load, utf8
 from ._tree import Node
-from .dialects import Keys, Kind
+from .dialects import Kind
+from .dialects._names import RUN_ID
 from .dialects.mcp import REQUEST_ID, SESSION
 from .dialects.openinference import METADATA, agent_in_metadata, agent_name
 
 __all__ = ["RUN_ID", "Run", "Runs", "assign_scopes"]
 
-RUN_ID = "loopscope.run.id"
-
-_CONVERSATION_KEYS = frozenset(Keys.conversation)
-_AGENT_KEYS = frozenset(Keys.agent)
 _METADATA_KEYS = ("thread_id", "session_id", "conversation_id")
 # An MCP tool behind an agent framework's own tool span often carries the server's name in front.
 _NAME_SEPARATORS = "_-./:"
@@ -37,17 +34,17 @@ def assign_scopes(nodes: Sequence[Node], tool_name: Any) -> None:
     """Fill what nodes inherit. `nodes` has parents before children; `tool_name(node)` names a tool."""
     for node in nodes:
         parent = node.parent
-        attributes = node.span.attributes
-        if not _CONVERSATION_KEYS.isdisjoint(attributes):
-            node.conversation = first_text(attributes, Keys.conversation)
-        if RUN_ID in attributes:
+        attributes, shape = node.span.attributes, node.shape
+        if shape.conversation:
+            node.conversation = first_text(attributes, shape.conversation)
+        if RUN_ID in shape.names:
             node.run = as_text(attributes[RUN_ID])
         if parent is not None:
             node.conversation = node.conversation or parent.conversation
             node.run = node.run or parent.run
             node.agent = parent.agent
             node.agent_name = parent.agent_name
-        if METADATA in attributes:
+        if METADATA in shape.names:
             node.agent_name = agent_in_metadata(node.span) or node.agent_name
         kind = node.kind
         if kind is Kind.AGENT:
@@ -71,7 +68,7 @@ def assign_scopes(nodes: Sequence[Node], tool_name: Any) -> None:
 
 
 def _enter_agent(node: Node, parent: Node | None) -> None:
-    own = first_text(node.span.attributes, Keys.agent_span) or agent_name(node.span)
+    own = first_text(node.span.attributes, node.shape.agent_span) or agent_name(node.span)
     outer = parent.agent if parent is not None else None
     if outer is not None and parent is not None and parent.direct and own in (None, outer.agent_name):
         node.agent = outer  # a second instrumentation of the same invocation
@@ -102,6 +99,7 @@ class Runs:
         self._conversation = _any_conversation(nodes)
         self._mcp = _lasting_mcp_sessions(nodes, mcp_sessions)
         self._of_agent: dict[tuple[str, str | None], Run] = {}
+        self._of_trace = Run(self._trace_id, "trace", None, None)
 
     def of(self, node: Node, mcp_session: str | None = None) -> Run:
         """The run of a call or request; `mcp_session` is the session its MCP request went over."""
@@ -122,7 +120,7 @@ class Runs:
             return Run(f"conversation:{session}", "conversation", None, session)
         if mcp_session is not None and mcp_session in self._mcp:
             return Run(f"mcp_session:{mcp_session}", "mcp_session", None, mcp_session)
-        return Run(self._trace_id, "trace", None, None)
+        return self._of_trace
 
     def _agent_run_id(self, agent: Node) -> str:
         return f"{self._trace_id}/{agent.span.span_id}"
@@ -141,7 +139,7 @@ def _any_conversation(nodes: Iterable[Node]) -> str | None:
     if found is not None:
         return found[2]
     for node in nodes:
-        metadata = node.span.attributes.get(METADATA)
+        metadata = node.span.attributes[METADATA] if METADATA in node.shape.names else None
         if isinstance(metadata, str) and '_id"' in metadata:
             values = load(metadata)
             if isinstance(values, dict):
@@ -155,7 +153,7 @@ def _lasting_mcp_sessions(nodes: Iterable[Node], known: Container[str]) -> froze
     """Sessions that carry more than one request. A stateless server makes up a new id for each."""
     requests: dict[str, set[Any]] = {}
     for node in nodes:
-        session = as_text(node.span.attributes.get(SESSION))
+        session = as_text(node.span.attributes[SESSION]) if SESSION in node.shape.names else None
         if session is not None:
             request = as_text(node.span.attributes.get(REQUEST_ID)) or node.span.span_id
             requests.setdefault(session, set()).add(request)

@@ -15,7 +15,6 @@ from ._records import SpanRecord
 from ._requests import RequestDraft, complete_request
 from ._runs import Runs
 from ._tree import Node
-from .dialects import classify
 from .dialects.cli_agents import session_of_span
 
 __all__ = ["Unit", "attach", "merge_sessions"]
@@ -44,9 +43,7 @@ class Unit:
 
 def attach(told: Iterable[SpanRecord], nodes: Iterable[Node]) -> list[Node]:
     """Nodes of the spans made out of events, below the agents in whose spans they were logged."""
-    made = [
-        Node(span, classify(span)) for span in sorted(told, key=lambda span: (span.start_ns, span.span_id))
-    ]
+    made = [Node(span) for span in sorted(told, key=lambda span: (span.start_ns, span.span_id))]
     if made:
         by_id = {node.span.span_id: node for node in nodes}
         for node in made:

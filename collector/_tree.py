@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ._records import COPIED_FROM, SpanRecord
-from .dialects import Kind, classify
+from .dialects import classify, shape_of
 from .dialects.pydantic_ai import SPAN_TYPE
 
 __all__ = ["Node", "build_forest"]
@@ -33,13 +33,15 @@ class Node:
         "outer_agent",
         "parent",
         "run",
+        "shape",
         "span",
         "tool",
     )
 
-    def __init__(self, span: SpanRecord, kind: Kind) -> None:
+    def __init__(self, span: SpanRecord) -> None:
         self.span = span
-        self.kind = kind
+        self.shape = shape = shape_of(span.attributes)
+        self.kind = classify(span, shape)
         self.parent: Node | None = None
         self.agent: Node | None = None  # nearest enclosing agent invocation (outermost equivalent span)
         self.outer_agent: Node | None = None  # for such a span: the invocation it is nested in
@@ -69,7 +71,7 @@ def build_forest(spans: Iterable[SpanRecord]) -> list[Node]:
             by_id[span.span_id] = span
     ordered = sorted(by_id.values(), key=_start)
     nodes = {
-        span.span_id: Node(span, classify(span))
+        span.span_id: Node(span)
         for span in ordered
         if span.attributes.get(SPAN_TYPE) != "pending_span"  # a zero-length copy of a span still to come
     }

@@ -12,7 +12,7 @@ from ._envelope import failure_envelope
 if TYPE_CHECKING:
     from ._outcome_rules import OutcomeRule
 
-__all__ = ["Classification", "ErrorKind", "Outcome", "OutcomeFacts", "classify_outcome"]
+__all__ = ["Classification", "ErrorKind", "Outcome", "OutcomeFacts", "classify_outcome", "quiet_outcome"]
 
 
 class Outcome(StrEnum):
@@ -101,6 +101,17 @@ def classify_outcome(
     from ._outcome_rules import apply_rules  # needs what only policies with rules need
 
     return apply_rules(rules, tool_name, facts, found)
+
+
+def quiet_outcome(failed: bool | None, result: str | None) -> Classification | None:
+    """As `classify_outcome` for a call with no type, text or code of an error, and that is not `failed`.
+
+    None where the result tells of a failure: ask `classify_outcome`. Most calls are of this kind, and making
+    `OutcomeFacts` would take longer than to decide.
+    """
+    if failure_envelope(result) is not None:
+        return None
+    return _UNDECIDED if failed is None and result is None else _SUCCESS
 
 
 def _classify(facts: OutcomeFacts) -> Classification:

@@ -8,7 +8,22 @@ from typing import Any
 import pytest
 from derive_tools import span
 
-from loopscope.collector.dialects import DIALECTS, Kind, classify, content_hint, dialect_of, dialect_title
+from loopscope.collector._records import SpanRecord
+from loopscope.collector.dialects import (
+    DIALECTS,
+    Keys,
+    Kind,
+    classify,
+    content_hint,
+    dialect_of,
+    dialect_title,
+    shape_of,
+)
+from loopscope.collector.dialects import _shape as shapes
+
+
+def kind_of(one: SpanRecord) -> Kind:
+    return classify(one, shape_of(one.attributes))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +60,7 @@ from loopscope.collector.dialects import DIALECTS, Kind, classify, content_hint,
     ],
 )
 def test_kinds_of_spans(attrs: dict[str, Any], kind: Kind) -> None:
-    assert classify(span(attrs=attrs)) is kind
+    assert kind_of(span(attrs=attrs)) is kind
 
 
 @pytest.mark.parametrize(
@@ -60,7 +75,7 @@ def test_kinds_of_spans(attrs: dict[str, Any], kind: Kind) -> None:
     ],
 )
 def test_kinds_by_span_name(name: str, kind: Kind) -> None:
-    assert classify(span(name)) is kind
+    assert kind_of(span(name)) is kind
 
 
 @pytest.mark.parametrize(
@@ -85,7 +100,41 @@ def test_kinds_by_span_name(name: str, kind: Kind) -> None:
     ],
 )
 def test_names_of_dialects(scope: str | None, attrs: dict[str, Any], dialect: str) -> None:
-    assert dialect_of(span(attrs=attrs, scope_name=scope)) == dialect
+    one = span(attrs=attrs, scope_name=scope)
+    assert dialect_of(one, shape_of(one.attributes)) == dialect
+
+
+FACTS = (
+    "tool_name", "call_id", "arguments", "result", "agent", "agent_span", "conversation", "model", "provider",
+    "input_tokens", "output_tokens", "usage_json", "cost", "input_messages", "output_messages",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_shape_has_the_names_of_a_fact_in_their_order(fact: str) -> None:
+    keys: tuple[str, ...] = getattr(Keys, fact)
+    assert keys
+    for backwards in (keys[::-1], keys[1::2]):
+        shape = shape_of({**dict.fromkeys(backwards), "somebody.elses": 1})
+        assert getattr(shape, fact) == tuple(key for key in keys if key in backwards)
+    assert getattr(shape_of({"somebody.elses": 1}), fact) == ()
+
+
+@pytest.mark.parametrize("key", ["error.type", "loopscope.outcome.failed", "http.status_code", *Keys.failed])
+def test_a_shape_knows_what_may_tell_of_a_failure(key: str) -> None:
+    assert shape_of({"gen_ai.tool.name": "x"}).silent
+    assert not shape_of({"gen_ai.tool.name": "x", key: None}).silent
+    assert [name for name, _ in shape_of({key: None}).flags] == ([key] if key in Keys.failed else [])
+
+
+def test_shapes_without_number_are_not_all_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "_MOST_SHAPES", 10)
+    monkeypatch.setattr(shapes, "_shapes", {})
+    keys = sorted(Keys.arguments + Keys.result)[:8]
+    for number in range(1, 2 ** len(keys)):
+        attributes = {key: 1 for at, key in enumerate(keys) if number >> at & 1}
+        assert shape_of(attributes).names == attributes.keys()
+        assert len(shapes._shapes) <= 10
 
 
 def test_hints_name_the_setting() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from shared_corpus import corpus
 
 from loopscope.guard import Classification, ErrorKind, Outcome, OutcomeFacts, classify_outcome
+from loopscope.guard._outcome import quiet_outcome
 
 SUCCESS = Classification(Outcome.SUCCESS)
 SCHEMA = (Outcome.SCHEMA_ERROR, ErrorKind.VALIDATION)
@@ -398,3 +399,22 @@ def test_long_repetitive_texts_are_read_without_trouble(piece):
     text = piece * 20_000
     assert classify_outcome(OutcomeFacts(failed=True, error_text=text, result=text)).outcome is not None
     assert classify_outcome(OutcomeFacts(failed=False, result=text)).outcome is Outcome.SUCCESS
+
+
+@pytest.mark.parametrize("failed", [False, None])
+@pytest.mark.parametrize(
+    ("result", "reports"),
+    [
+        (None, False),
+        ("", False),
+        ("an error, says the text", False),
+        ('{"status": "ok", "error": null}', False),
+        ('{"isError": true, "content": []}', True),
+        ('{"is_error": true}', True),
+        ('{"status": "error"}', True),
+    ],
+)
+def test_the_short_way_for_quiet_calls_decides_alike_or_not_at_all(failed, result, reports):
+    found = quiet_outcome(failed, result)
+    assert (found is None) is reports
+    assert found in (None, classify_outcome(OutcomeFacts(failed=failed, result=result)))
