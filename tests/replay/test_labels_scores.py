@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +108,32 @@ def test_each_block_threshold_divides_loops_from_the_others() -> None:
     labels = scores.labels
     assert (labels.incidents, labels.human, labels.weak, labels.positive, labels.negative) == (4, 4, 0, 2, 2)
     assert labels.by_verdict == {LOOP: 2, POLL: 1, "legitimate_repeat": 1, "retry_that_worked": 0}
+
+
+def test_the_worked_example_of_the_docs_is_right() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
+    example = text.partition("### A worked example")[2].partition("### ")[0]
+    tables = [
+        [cell.strip(" `") for cell in line.strip("|").split("|")]
+        for line in example.splitlines()
+        if line.startswith("| ")
+    ]
+    runs = {row[0]: row[1:] for row in tables if len(row) == 3 and row[0] != "run"}
+    lines = [row for row in tables if len(row) == 8 and row[0] != "block at"]
+    calls = [one for run, (times, _) in runs.items() for one in repeats(run, int(times))]
+    con = labelled(calls, **{run: verdict for run, (_, verdict) in runs.items()})
+    rows = score_thresholds(con, GuardPolicy(), blocks=[int(line[0]) for line in lines]).rows
+    for line, row in zip(lines, rows, strict=True):
+        found = row.block[Split.ALL]
+        assert [int(cell) for cell in line[2:6]] == [found.tp, found.fp, found.fn, found.tn]
+        shares = [
+            f"{one.hits}/{one.n}"
+            + ("" if one.value is None else f" = {one.value:.0%} ({one.low:.0%}-{one.high:.0%})")
+            for one in (found.precision, found.recall)
+        ]
+        assert line[6:] == [
+            share.replace("%-", "-").replace("%)", ")").replace("%", " %") for share in shares
+        ]
 
 
 def test_what_is_unsure_unlabelled_or_gone_is_left_out_and_counted() -> None:
