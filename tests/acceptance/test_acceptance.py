@@ -162,7 +162,7 @@ def test_trace(cli, tmp_path, case):
     assert part(totals["exact"], case.exact) == case.exact
     assert part(replayed["coverage"], case.coverage) == case.coverage
     incidents = asked(cli, "incidents", db)["incidents"]
-    assert incidents == replayed["incidents"]
+    assert [one["key"] for one in incidents] == [one["key"] for one in replayed["incidents"]]
     assert [part(one, want) for one, want in zip(incidents, case.incidents, strict=True)] == case.incidents
 
 
@@ -191,6 +191,19 @@ def test_traces_of_one_session_say_so_and_stay_two_runs(cli, tmp_path):
     )
     assert len(rows) == 2
     assert {row["session_id"] for row in rows} == {"chat-1"}
+
+
+def test_runs_under_a_live_guard_are_left_out_of_suggestions_unless_asked_for(cli, tmp_path):
+    db = tmp_path / "traces.duckdb"
+    cli("import", TRACES / "live_guard.json", TRACES / "no_guard.json", "--db", db)
+    counted = ("runs", "calls", "runs_guarded")
+    assert part(asked(cli, "suggest", db), dict.fromkeys(counted)) == {
+        "runs": 1,
+        "calls": 5,
+        "runs_guarded": 1,
+    }
+    everything = json.loads(cli("suggest", "--db", db, "--guarded", "--format", "json"))
+    assert (everything["runs"], everything["calls"]) == (2, 10)
 
 
 def test_the_same_file_again_changes_nothing(cli, tmp_path):
