@@ -133,9 +133,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     title = f"{rows[0]['runs']:,} runs with {rows[0]['calls']:,} finished calls"
     print_table(columns, rows, title=title, optional=_FIRST_TO_GO)
     out.print(
-        "Runs noticed and stopped; exact: no notice came before the stop. Then calls: those after the stop, had "
-        "the run ended there, and those refused, had the agent gone on. They are projected: a live agent might "
-        "have done something else. Last, runs that are stopped and not by our guard, and the reverse.",
+        "Runs noticed and stopped; exact: no notice came before the stop. Then calls: those after the stop, "
+        "had the run ended there, and those refused, had the agent gone on. They are projected: a live agent "
+        "might have done something else. Last, runs that are stopped and not by our guard, and the reverse.",
         style="dim",
     )
     if any(row["labels_n"] for row in rows):

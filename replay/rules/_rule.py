@@ -28,7 +28,7 @@ class RunShape(NamedTuple):
         calls: finished calls.
         same: most calls with one fingerprint.
         in_row: most calls with one fingerprint in a row, 5 for more.
-        name_in_row: most calls of one tool in a row, 8 for more.
+        name_in_row: 8 where there are 8 or more calls of one tool in a row, else 1.
         tool_failures: most failed calls of one tool.
         special: has a call of a tool that the rule looks at more closely.
     """

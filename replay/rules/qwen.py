@@ -130,10 +130,9 @@ class QwenLoop(LoopRule):
         """Equal calls in a row, a shell command, more calls than the cap, or what the further rules count."""
         if run.special or run.calls > self._cap or run.in_row >= min(self._in_row, 5):
             return True
-        return self._opt_in and (
-            run.same >= min(self._repeats, self._alternating // 2)
-            or run.name_in_row >= min(self._name_limit, 8)
-        )
+        # Rows of fewer than eight calls of one tool are not told apart.
+        long_row = run.name_in_row >= 8 if self._name_limit >= 8 else run.calls >= self._name_limit
+        return self._opt_in and (long_row or run.same >= min(self._repeats, self._alternating // 2))
 
 
 def _reads(tool: str) -> bool:
