@@ -42,7 +42,7 @@ def check(
         list[Path] | None,
         typer.Argument(
             help="Trace files, and folders to search for them; judged in a store that is gone afterwards.",
-            metavar="[PATH...]",
+            metavar="PATH",
         ),
     ] = None,
     db: Annotated[
