@@ -7,7 +7,8 @@ Loads, each in a process of its own, which has its own peak memory: tool spans o
 folds into that database; those half and half (by bytes) with LLM requests of 27 kB, of growing histories;
 agent traces of 41 spans with messages of 1.5 kB; the import of an Inspect log whose samples have results of
 400 kB and repeat them in every request. The baseline, from the same run, is decoding the same segments and
-doing nothing with them; for the import, json.loads of each sample. Ratios are of CPU time.
+doing nothing with them; for the import, json.loads of each sample. Ratios are of CPU time. Bytes in the
+database stand beside those of the same spans as OTLP JSON.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from google.protobuf.json_format import MessageToJson
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from loopscope.collector import Folder, Spool, Store, decode_traces, fold, import_paths, read_segment
+from loopscope.collector._lease import turnstile
 
 WORDS = (
     "the",
@@ -191,8 +194,22 @@ class HoldMeter(Store):
         self.holds: list[float] = []
         self._depth = 0
 
+        self.turns = 0.0  # CPU seconds of opening and closing
+        gate = turnstile(path)
+        self._open, gate._close = self._counted(self._open), self._counted(gate._close)  # type: ignore[method-assign]
+
     def lease(self, **options):  # type: ignore[override]
         return self._timed(super().lease(**options))
+
+    def _counted(self, method):
+        def counted(*arguments):
+            started = time.process_time()
+            try:
+                return method(*arguments)
+            finally:
+                self.turns += time.process_time() - started
+
+        return counted
 
     def _timed(self, lease):
         @contextmanager
@@ -211,6 +228,19 @@ class HoldMeter(Store):
         return timed()
 
 
+def json_bytes(paths: list[Path], spans: int = 2_000) -> float:
+    """Bytes a span of OTLP JSON, by the first spans."""
+    size = seen = 0
+    for path in paths:
+        for _, payload in read_segment(path).payloads:
+            request = ExportTraceServiceRequest.FromString(payload)
+            seen += sum(len(s.spans) for r in request.resource_spans for s in r.scope_spans)
+            size += len(MessageToJson(request, indent=None, ensure_ascii=False).encode())
+        if seen >= spans:
+            break
+    return size / seen
+
+
 def report_holds(holds: list[float]) -> str:
     ordered = sorted(holds)
     pick = [ordered[int(len(ordered) * share)] * 1e3 for share in (0.5, 0.95)]
@@ -227,6 +257,7 @@ def run(
     writer = Writer(spool)
     fill(writer, amount)
     paths = spool.pending()
+    as_json = json_bytes(paths)
     started = time.process_time()
     for path in paths:
         for _, payload in read_segment(path).payloads:
@@ -236,6 +267,7 @@ def run(
     with store.lease():
         pass
     store.holds.clear()
+    store.turns = 0.0
     started, cpu = time.perf_counter(), time.process_time()
     server = Folder(store, role="server")
     with profile or nullcontext():
@@ -245,6 +277,7 @@ def run(
     if child:
         server.retire()  # ends the child: the system counts its time from then on
         cpu += sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    turns, holds = store.turns, list(store.holds)
     size = os.path.getsize(store.path)
     megabytes = writer.bytes / 1e6
     print(
@@ -259,8 +292,13 @@ def run(
     )
     with store.lease() as con:
         free = con.execute("SELECT free_blocks * block_size FROM pragma_database_size()").fetchall()[0][0]
-    print(f"  {report_holds(store.holds)}")
-    print(f"  {size / result.spans:.0f} B a span in the database, {free / result.spans:.0f} of them free")
+    print(f"  opening and closing the file {turns / result.spans * 1e6:.1f} µs a span")
+    print(f"  {report_holds(holds)}")
+    derived = result.calls + result.requests
+    print(
+        f"  {size / result.spans:.0f} B a span in the database, {free / result.spans:.0f} of them free;"
+        f" {size / derived:.0f} a call or request, 1/{as_json * writer.spans / size:.1f} of the OTLP JSON"
+    )
     return store
 
 

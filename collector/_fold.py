@@ -39,6 +39,7 @@ __all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "Bench", "FoldResult",
 BATCH_RECORDS = 6_000
 BATCH_BYTES = 32 << 20
 _HOLD_SECONDS = 0.17  # what writing a batch may take: where it takes longer, the next ones are smaller
+_BUSY = 4
 _SMALLEST = 0.4  # a third of the time is spent whatever is in the batch: less would only take longer in all
 _FEW_RECORDS, _FEW_BYTES = 1_000, 1 << 20
 LARGE_TRACE = 2_000  # spans; larger ones are not derived anew at every fold
@@ -211,11 +212,12 @@ class _Sizes:
             max(size, min(self.first.size, _FEW_BYTES)), max(records, min(self.first.records, _FEW_RECORDS))
         )
 
-    def took(self, outline: Outline, seconds: float) -> None:
-        """Writing a batch took so long."""
+    def took(self, outline: Outline, cpu: float, seconds: float) -> None:
+        """Writing a batch took so long, and so much of the processor."""
         limits = self.next()
         full = 2 * outline.size > limits.size or 2 * (len(outline.spans) + len(outline.logs)) > limits.records
-        share = _HOLD_SECONDS / max(seconds, 1e-3)
+        # On a busy machine everything waits; smaller batches would make it busier.
+        share = _HOLD_SECONDS / max(cpu, seconds / _BUSY, 1e-3)
         # One hold says little: it waited for a busy disk, or joined groups of rows.
         if full or share < 1:
             self.scale = min(max(self.scale * min(max(share, 0.7), 1.5), _SMALLEST), 1.0)
@@ -364,7 +366,7 @@ class _Fold:
 
         gate = turnstile(self.store.path)
         with self.store.write() as con:
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             if counter(con, "fold_serial") != serial:
                 raise _Retry
             waiting = {name for name in done if (self.spool.path / name).exists()}
@@ -375,7 +377,7 @@ class _Fold:
             except (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException) as error:
                 raise Refused(named(error)) from error
             grow(con, "fold_serial")
-        self.sizes.took(outline, time.perf_counter() - started)
+        self.sizes.took(outline, time.process_time() - cpu, time.perf_counter() - started)
         # The segments are deleted next. What went into a file without a name is nowhere else.
         if not gate.in_place():
             raise StoreError(

@@ -44,7 +44,7 @@ _SERVER_PATIENCE = 2  # times the timeout are waited in addition where a server 
 _LOOK_EVERY = 0.01  # who keeps it open without using it looks so often whether others wait
 # Programs that do not know of the turns get theirs when it is closed, and what a crash leaves to be read from
 # the write-ahead log is bounded. Closing costs 20-100 ms.
-_LONGEST_OPEN = 2.0
+_LONGEST_OPEN = 5.0
 _DRAIN = 5.0  # lets its own threads wait so long for it to be closed
 
 
