@@ -130,7 +130,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     columns = dict(_COLUMNS)
     if any(row["labels_n"] for row in rows):
         columns |= {f"labels_{name}": heading for name, heading in _LABELS.items()}
-    title = f"{rows[0]['runs']:,} runs with {rows[0]['calls']:,} finished calls"
+    runs, calls = rows[0]["runs"], rows[0]["calls"]
+    title = f"{runs:,} {'run' if runs == 1 else 'runs'} with {calls:,} finished calls"
     print_table(columns, rows, title=title, optional=_FIRST_TO_GO)
     out.print(
         "Runs noticed and stopped; exact: no notice came before the stop. Then calls: those after the stop, "

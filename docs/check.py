@@ -90,7 +90,12 @@ def main() -> int:
         for fault in faults(path):
             count += 1
             print(f"{path.relative_to(ROOT)}:{fault}")  # noqa: T201
-    for script in ("make_cli_docs.py", "make_providers_docs.py", "make_refusals_docs.py"):
+    for script in (
+        "make_cli_docs.py",
+        "make_providers_docs.py",
+        "make_refusals_docs.py",
+        "make_rules_docs.py",
+    ):
         done = subprocess.run([sys.executable, str(ROOT / "docs" / script), "--check"], check=False)  # noqa: S603
         count += bool(done.returncode)
     return 1 if count else 0

@@ -85,7 +85,7 @@ RULES = (
     RuleInfo(
         name="ours",
         framework="Loopscope",
-        title="our guard with the policy given",
+        title="Our guard with the policy given",
         source="guard/_guard.py",
         says=(
             "When a call is done: equal results in a row of one call of one agent, whatever lies "
@@ -100,7 +100,7 @@ RULES = (
     RuleInfo(
         name="reasoned-override",
         framework="Loopscope",
-        title="our reasoned override",
+        title="Our reasoned override",
         source="guard/_override.py",
         says=(
             "Before a call: was it made before in the run? Then it is refused, unless it brings a "
