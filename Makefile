@@ -58,6 +58,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/make_cli_docs.py
 	$(BIN)/python docs/make_providers_docs.py
 	$(BIN)/python docs/make_refusals_docs.py
+	$(BIN)/python docs/make_rules_docs.py
 
 bench: $(VENV)/.dev
 	@for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
