@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from label_tools import by_run, say
 from replay_rows import START, call, database
+from shared_corpus import corpus
 
-from loopscope.collector import ToolCall
+from loopscope.collector import Store, ToolCall, import_paths
 from loopscope.replay import WEAK_RULES, Filters, LabelVerdict, find_incidents, weak_agreement, weak_labels
 from loopscope.replay.labels._weak import _RULES, _SENTENCES
 
@@ -173,3 +176,15 @@ def test_agreement_is_measured_where_people_labelled_as_well() -> None:
     assert (ended.rule, ended.verdict, ended.offered) == ("run_ended_in_it", LabelVerdict.TRUE_LOOP, 5)
     assert (ended.agree.hits, ended.agree.n, ended.same_side.hits, ended.unsure) == (2, 3, 2, 1)
     assert ended.to_json()["agree"]["value"] == pytest.approx(2 / 3)
+
+
+def test_checks_after_edits_in_a_recorded_session_are_taken_for_legitimate(tmp_path: Path) -> None:
+    session = corpus("real", "pi-mono", "before-compaction.jsonl.gz")
+    store = Store(tmp_path / "t.duckdb")
+    import_paths(store.path, [session])
+    with store.lease() as con:
+        found = weak_labels(con)
+        kinds = {one.key: one.kind.value for one in find_incidents(con)}
+    checks = [one for one in found if kinds[one.key] == "loop"]
+    assert checks
+    assert {(one.verdict.value, one.rule) for one in checks} == {("legitimate_repeat", "work_between")}
