@@ -87,6 +87,7 @@ def _figures(
         runs=calls["runs"] + runs_without_calls(con, facts, filters),
         calls=calls["calls"],
         runs_looping=len({one.run_id for one in _loops(incidents)}),
+        soft_failures=len({one.run_id for one in _loops(incidents) if one.soft_failure and not one.resolved}),
         repeated_calls=calls["repeated_calls"],
         requests=sum(row["requests"] for row in requests),
         failed_requests=sum(row["failed"] for row in requests) - judged.cancelled,

@@ -252,6 +252,7 @@ class Figures:
     runs: int = 0
     calls: int = 0
     runs_looping: int = 0  # runs with an incident of a kind other than twins
+    soft_failures: int = 0  # of these, runs that ended in one and whose agent span reports no error
     repeated_calls: int = 0  # counted calls that brought the same result again (count ≥ 2)
     requests: int = 0
     failed_requests: int = 0  # without those that were cancelled

@@ -36,14 +36,14 @@ def compare_policies(
     `examples` bounds the calls that are shown of each kind of change; with 0 no text is read.
     """
     facts = facts_of(con)
-    old = measure(facts, con, before, filters, everything=True)
-    new = measure(facts, con, after, filters, everything=True)
+    old = measure(facts, con, before, filters)
+    new = measure(facts, con, after, filters)
     memory = facts.cursor()
-    with offered(memory, calls_before=old.interference.noted, calls_after=new.interference.noted):
+    with offered(memory, calls_before=old.noted, calls_after=new.noted):
         changed = arrow(memory, sql_text("impact_changes"))
     blocked = []
     for one in (old, new):
-        with offered(memory, noted_calls=one.interference.noted):
+        with offered(memory, noted_calls=one.noted):
             spoken = rows(memory, sql_text("impact_spoken"))
         blocked.append({row["run"] for row in spoken if row["blocked"]})
     with offered(memory, changed_calls=changed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ __all__ = ["Measured", "impact", "measure"]
 
 _NOTHING = Effect(), Effect()
 _LOST = 1
+_KEPT = 3  # measured policies: a page compares the saved one with a draft
+_KEPT_CALLS = 300_000  # of one of them; about 120 bytes each
 
 
 def impact(
@@ -45,34 +48,46 @@ def impact(
     measured = measure(facts, con, policy, filters)
     if not examples:
         return measured.impact
-    noted = measured.interference.noted
     return replace(
         measured.impact,
-        lost=shown_after_block(facts, con, noted, _LOST, examples, by_run=False),
-        soft_failures=soft_failures_of(facts, con, noted, filters, examples),
+        lost=shown_after_block(facts, con, measured.noted, _LOST, examples, by_run=False),
+        soft_failures=soft_failures_of(facts, con, measured.noted, filters, examples),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An impact without examples, and the calls that it rests on."""
+    """An impact without examples, and the calls that it rests on (sql/impact_calls.sql)."""
 
     impact: Impact
-    interference: Interference
+    noted: pa.Table
 
 
 def measure(
-    facts: Facts,
-    store: duckdb.DuckDBPyConnection,
-    policy: GuardPolicy,
-    filters: Filters,
-    *,
-    everything: bool = False,
+    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
 ) -> Measured:
-    """The figures. `everything`: with the calls that are not counted or projected (sql/impact_calls.sql)."""
+    """The figures, from memory where these were asked for a moment ago."""
+    kept: OrderedDict[tuple[str, Filters], Measured] = facts.remember("impacts", OrderedDict)
+    key = policy.policy_hash, filters
+    with facts.lock:
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
+    made = _measure(facts, store, policy, filters)
+    if made.noted.num_rows <= _KEPT_CALLS:
+        with facts.lock:
+            kept[key] = made
+            while len(kept) > _KEPT:
+                kept.popitem(last=False)
+    return made
+
+
+def _measure(
+    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
+) -> Measured:
     judging = Judging(facts, store, policy)
     where, params = fact_filter(filters, facts, store)
-    found = Interference(facts, store, policy, judging, filters, everything=everything)
+    found = Interference(facts, store, policy, judging, filters)
     base = facts.remember(
         ("impact base", filters), lambda: _Base(judging.arrow("impact_base", params, where))
     )
@@ -99,7 +114,7 @@ def measure(
         lost=CallsAfterBlock((), whole.after.lost.calls),
         soft_failures=SoftFailures(),
     )
-    return Measured(made, found)
+    return Measured(made, found.noted)
 
 
 class _Base:

@@ -49,13 +49,11 @@ class Interference:
         policy: GuardPolicy,
         judging: Judging,
         filters: Filters,
-        *,
-        everything: bool = False,
     ) -> None:
         self.facts = facts
         self._filters = filters
         where, params = fact_filter(filters, facts, store)
-        self.noted = judging.arrow("impact_calls", {**params, "all": everything}, where)
+        self.noted = judging.arrow("impact_calls", params, where)
         self._con = facts.cursor()
         with offered(self._con, noted_calls=self.noted):
             self.stops = arrow(self._con, sql_text("impact_stops"))
@@ -111,19 +109,12 @@ class Interference:
             calls = arrow(self._con, sql_text("impact_call_costs")).to_pylist()
             requests = arrow(self._con, sql_text("impact_request_costs")).to_pylist()
         costs = _Costs()
-        for row in calls:
-            level = LEVELS[row.pop("level")]
-            label = _label(row, level, labels)
-            costs.add(level, label, row.pop("part"), row.pop("exact"), row)
-        for row in requests:
-            level = LEVELS[row.pop("level")]
-            number = row.pop("label")
-            label = None if level == "all" or number is None else labels[level][number]
+        for row in (*calls, *requests):
+            level, label = _read_label(row, labels)
             costs.add(level, label, row.pop("part"), row.pop("exact"), row)
         counts: dict[str, dict[Any, tuple[dict[str, int], dict[str, int]]]] = {}
         for row in verdicts:
-            level = LEVELS[row.pop("level")]
-            label = _label(row, level, labels)
+            level, label = _read_label(row, labels)
             whole = {name: row[name] for name in _COUNTS}
             counts.setdefault(level, {})[label] = whole, {name: row[f"exact_{name}"] for name in _COUNTS}
         found: dict[str, dict[Any, tuple[Effect, Effect]]] = {}
@@ -141,10 +132,10 @@ class Interference:
 _COUNTS = ("runs_nudged", "runs_blocked", "calls_nudged", "calls_blocked")
 
 
-def _label(row: dict[str, Any], level: str, labels: dict[str, list[Any]]) -> Any:
-    numbers = {name: row.pop(name) for name in ("tool", "agent", "model", "outcome", "kind")}
-    number = numbers.get(level)
-    return None if number is None else labels[level][number]
+def _read_label(row: dict[str, Any], labels: dict[str, list[Any]]) -> tuple[str, Any]:
+    """(level, name) of a row, which has the number of the name as `label`."""
+    level, number = LEVELS[row.pop("level")], row.pop("label")
+    return level, None if number is None else labels[level][number]
 
 
 class _Costs:

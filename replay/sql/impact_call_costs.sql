@@ -1,7 +1,7 @@
 -- Calls after a block and their time, as sql/impact_verdicts.sql groups them.
 SELECT
     grouping(tool, agent, model, outcome, kind) AS level,
-    tool, agent, model, outcome, kind,
+    coalesce(tool, agent, model, outcome, kind) AS label,
     judged AS part,
     exact,
     count(*) AS calls,

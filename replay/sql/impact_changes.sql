@@ -1,5 +1,5 @@
 -- Calls under the filter that two policies judge differently: `calls_before` and `calls_after` are
--- sql/impact_calls.sql under each, with $all: a call that one of them lacks is allowed and exact there.
+-- sql/impact_calls.sql under each: a call that one of them lacks is allowed and exact there.
 SELECT
     coalesce(b.run, a.run) AS run,
     coalesce(b.seq, a.seq) AS seq,

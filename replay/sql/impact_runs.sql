@@ -1,4 +1,4 @@
--- Runs that leave what was recorded, by where they leave it. Inputs `noted_calls` (sql/impact_calls.sql with $all)
+-- Runs that leave what was recorded, by where they leave it. Inputs `noted_calls` (sql/impact_calls.sql)
 -- and `run_calls` (sql/impact_base.sql). Runs without a call under the filter are left out.
 --
 --   position      calls of the run that are exact: the number of the call with the first nudge or block that the

@@ -21,6 +21,7 @@ from loopscope.replay import (
     calls_after_block,
     compare_policies,
     impact,
+    overview,
 )
 
 RUN = "t/agent"
@@ -256,6 +257,15 @@ def test_a_loop_that_was_left_is_told_apart() -> None:
     assert found.shown[0].resolved
     assert not found.shown[0].blocked
     assert found.shown[0].nudged
+
+
+def test_the_overview_counts_runs_that_ended_in_a_loop_and_were_booked_as_done() -> None:
+    left, _ = turns(*[call(run="t/left") for _ in range(4)], call("read", run="t/left"))
+    failed = [call(run="t/failed") for _ in range(4)]
+    ended = [call(run=RUN) for _ in range(4)]
+    spans = [ENDED, ("t", "left", START, START + 1, 0), ("t", "failed", START, START + 1, 2)]
+    figures = overview(database([*left, *failed, *ended], spans=spans), GuardPolicy()).figures
+    assert (figures.runs_looping, figures.soft_failures) == (3, 1)
 
 
 @pytest.mark.parametrize("status", [2, None])
