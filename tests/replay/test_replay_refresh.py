@@ -1,0 +1,168 @@
+"""What is kept in memory and brought up to date after a fold equals what is read anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+
+from loopscope.collector import Spool, Store, fold, prune, traces_json_to_protobuf
+from loopscope.guard import GuardPolicy, Outcome, OutcomeRule, ToolPolicy
+from loopscope.replay import Filters, call_verdicts, coverage, find_incidents, sweep, totals
+from loopscope.replay import _facts
+
+SEED = int(os.environ.get("LOOPSCOPE_SEED", "1"))
+START = 1_760_000_000_000_000_000
+SECOND = 1_000_000_000
+
+POLICIES = (
+    GuardPolicy(2, 4),
+    GuardPolicy(1, 3, tools={"edit": ToolPolicy(resets=True), "read": ToolPolicy(exempt=True)}),
+    GuardPolicy(2, 3, scope="trace"),
+    GuardPolicy(2, 3, scope="session", error_nudge_threshold=2),
+    GuardPolicy(2, 3, metadata_keys=("page",), ignored_result_patterns=(r"\d+ ms",)),
+    GuardPolicy(
+        2, 3, outcome_rules=[OutcomeRule(outcome=Outcome.SCHEMA_ERROR, text_pattern="took", on_success=True)]
+    ),
+)
+
+
+def attribute(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "value": {"stringValue": value}}
+
+
+def trace(random: Random, number: int) -> list[dict[str, Any]]:
+    """Spans of one trace, as they end: an agent, one that it calls, requests and tool calls."""
+    agents = [f"{number:08x}{depth:08x}" for depth in range(1, random.randint(1, 3))]
+    outer = [None, *agents]
+    sessions = [None, f"chat {number % 3}"]
+    session = random.choice(sessions)
+    spans = []
+    at = START + random.randrange(20) * SECOND
+    begun = at
+
+    def span(
+        name: str, span_id: str, parent: str | None, attributes: dict[str, str], start: int, end: int
+    ) -> None:
+        if session is not None:
+            attributes["gen_ai.conversation.id"] = session
+        spans.append(
+            {
+                "traceId": f"{number:032x}",
+                "spanId": span_id,
+                **({} if parent is None else {"parentSpanId": parent}),
+                "name": name,
+                "startTimeUnixNano": str(start),
+                "endTimeUnixNano": str(end),
+                "attributes": [attribute(key, value) for key, value in attributes.items()],
+                **({"status": {"code": 2}} if attributes.get("error.type") else {}),
+            }
+        )
+
+    for index in range(random.randint(1, 14)):
+        at += random.randint(1, 3) * SECOND
+        span_id = f"{number:08x}{index + 100:08x}"
+        parent = random.choice(outer)
+        if random.random() < 0.2:
+            span(
+                "chat",
+                span_id,
+                parent,
+                {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"},
+                at,
+                at + 5,
+            )
+            continue
+        tool = random.choice(("read", "read", "edit", "find"))
+        values = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "gen_ai.tool.call.arguments": json.dumps({"q": 1, "page": random.randint(1, 2)}),
+            "gen_ai.tool.call.result": random.choice(("same", "same", f"took {random.randint(1, 9)} ms")),
+        }
+        if random.random() < 0.15:
+            values["error.type"] = "Timeout"
+        span(f"execute_tool {tool}", span_id, parent, values, at, at + SECOND)
+    for depth, agent in enumerate(agents):
+        values = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": f"agent {depth}"}
+        span(
+            "invoke_agent",
+            agent,
+            agents[depth - 1] if depth else None,
+            values,
+            begun - 10 + depth,
+            at + 2 * SECOND,
+        )
+    return spans
+
+
+def portions(random: Random) -> list[list[dict[str, Any]]]:
+    """Some traces, cut into parts that arrive one after the other, some of them in no order."""
+    spans = [one for number in range(1, 9) for one in trace(random, number)]
+    random.shuffle(spans) if random.random() < 0.5 else spans.sort(key=lambda one: one["endTimeUnixNano"])
+    cuts = sorted(random.sample(range(1, len(spans)), min(3, len(spans) - 1)))
+    return [spans[first:last] for first, last in zip([0, *cuts], [*cuts, len(spans)], strict=True)]
+
+
+def arrive(path: Path, spans: list[dict[str, Any]]) -> None:
+    service = {"attributes": [attribute("service.name", "shop")]}
+    payload = traces_json_to_protobuf(
+        {"resourceSpans": [{"resource": service, "scopeSpans": [{"spans": spans}]}]}
+    )
+    Spool(path).write([("traces", payload)])
+    fold(Store(path))
+
+
+def answers(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """All that replay says of a store, in an order that does not depend on numbers."""
+    found: dict[str, Any] = {
+        "coverage": coverage(con),
+        "incidents": [one.to_json() for one in find_incidents(con, policy=POLICIES[0])],
+        "filtered": totals(con, POLICIES[0], Filters(tools=("read",), sessions=("chat 1",))),
+        "sweep": [row.to_json() for row in sweep(con, POLICIES[0], [1, 2, None], [3, 4])],
+    }
+    for number, policy in enumerate(POLICIES):
+        found[f"totals {number}"] = totals(con, policy)
+        rows = call_verdicts(con, policy).to_pylist()
+        found[f"verdicts {number}"] = sorted(rows, key=lambda row: (row["run_id"], row["seq"]))
+    return found
+
+
+def anew(question: Callable[[], Any]) -> Any:
+    """The answer with nothing kept from before; what is kept stays."""
+    kept = dict(_facts._cache)
+    _facts.forget()
+    try:
+        return question()
+    finally:
+        _facts.forget()
+        _facts._cache.update(kept)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    _facts.forget()
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
+def test_after_each_fold_all_answers_are_those_of_a_fresh_look(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "t.duckdb"
+    memory = None
+    generations = 0
+    for spans in portions(Random(seed)):
+        arrive(path, spans)
+        with Store(path).lease() as con:
+            facts = _facts.facts_of(con)
+            if memory is None:
+                memory = facts.memory
+            assert facts.memory is memory, "the store was read anew"
+            assert facts.generation == generations
+            generations += 1
+            assert answers(con) == anew(lambda con=con: answers(con))
+    assert generations > 2
