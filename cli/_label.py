@@ -161,9 +161,10 @@ def _import(db: Path, file: Path) -> None:
     from ..collector import Folder, Store
 
     store = Store(db, create=False)
+    text = _read(file)
     Folder(store, role="cli").catch_up()
     try:
-        done = engine.labels_from_csv(store, _read(file))
+        done = engine.labels_from_csv(store, text)
     except ImportFileError as error:
         raise ImportFileError(f"{file}: {error}") from None
     parts = [f"{done.added:,} new", f"{done.changed:,} changed", f"{done.unchanged:,} as before"]

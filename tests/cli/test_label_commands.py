@@ -76,7 +76,7 @@ def test_a_group_is_labelled_at_once(run, db: Path, keys: dict[str, str]) -> Non
         (("KEY", "--import", "a.csv"), "stand alone"),
         (("--import", "a.csv", "--export", "b.csv"), "stand alone"),
         (("KEY", "polling", "--all"), "--all goes with --export"),
-        (("--import", "absent.csv"), "absent.csv: cannot be read: No such file"),
+        (("--import", "absent.csv"), "loopscope: absent.csv: cannot be read: No such file"),
         (("--export", "absent/folder/a.csv"), "cannot be written: No such file"),
     ],
 )
