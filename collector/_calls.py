@@ -10,7 +10,7 @@ from typing import Any
 
 from ._attributes import as_text, dump, first, first_text, is_json, load
 from ._envelopes import Content, is_schema, open_arguments, open_result
-from ._errors import Failure, failure_of, is_vague
+from ._errors import Failure, failure_of, is_quiet, is_vague
 from ._log_events import CUT
 from ._records import LogRecord, SpanRecord
 from ._runs import Run
@@ -263,11 +263,20 @@ def _stops_in_the_middle(text: str) -> bool:
 # -- failure ------------------------------------------------------------------------------------------
 
 
+_ENDED_WELL, _UNSAID = Failure(False, False), Failure(None, False)
+
+
 def _failure(members: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> Failure:
-    """How the call ended, by all its spans: failed if the outer one failed, or the last attempt inside it."""
+    """How the call ended, by all its spans: failed if the outer one failed, or the last attempt inside it.
+
+    To be read only: what says nothing is shared.
+    """
     if len(members) == 1:
-        span = members[0].span
-        return failure_of(span, members[0].shape, logs.get(span.span_id, ()))
+        span, shape = members[0].span, members[0].shape
+        own_logs = logs.get(span.span_id, ()) if logs else ()
+        if is_quiet(span, shape, own_logs):
+            return _ENDED_WELL if span.status_code == 1 else _UNSAID
+        return failure_of(span, shape, own_logs)
     said = {
         member.span.span_id: failure_of(member.span, member.shape, logs.get(member.span.span_id, ()))
         for member in members

@@ -7,10 +7,8 @@ from functools import lru_cache
 
 from ..guard import (
     Classification,
-    ErrorClass,
     OutcomeFacts,
     classify_outcome,
-    classify_provider_error,
     fingerprint,
     result_hash,
     scope_key,
@@ -345,6 +343,10 @@ def _error_class(draft: RequestDraft) -> str | None:
     failure = draft.failure
     if not draft.failed:
         return None
+    from ..guard import (
+        ErrorClass,
+    )  # with all that is known of providers: a tenth of what a child's start takes
+
     said = None
     for text in (failure.text, draft.node.span.status_message):
         if text is not None and not text.isspace() and text != "":
@@ -363,6 +365,8 @@ _HISTORY_STATUS = frozenset({400, 422, 500})
 @lru_cache(maxsize=256)
 def _classified(status: int | None, text: str) -> str:
     """Retries of one request fail with one text."""
+    from ..guard import classify_provider_error
+
     return str(classify_provider_error(status, text).error_class)
 
 

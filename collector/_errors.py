@@ -12,7 +12,7 @@ from ._records import LogRecord, SpanRecord
 from .dialects import Shape
 from .dialects._names import ERROR_TYPE, HTTP_STATUS, OUTCOME_FAILED
 
-__all__ = ["Failure", "failure_of", "http_status_in", "jsonrpc_code"]
+__all__ = ["Failure", "failure_of", "http_status_in", "is_quiet", "jsonrpc_code"]
 
 _JSONRPC_CODE = ("rpc.response.status_code", "rpc.jsonrpc.error_code", ERROR_TYPE)
 _EXCEPTION_EVENTS = frozenset(
@@ -39,9 +39,14 @@ class Failure:
     http_status: int | None = None
 
 
+def is_quiet(span: SpanRecord, shape: Shape, logs: Sequence[LogRecord] = ()) -> bool:
+    """Is the status all that a span says about how it ended, and no error?"""
+    return shape.silent and not span.events and not logs and span.status_code != 2
+
+
 def failure_of(span: SpanRecord, shape: Shape, logs: Sequence[LogRecord] = ()) -> Failure:
     """Everything a span of this shape and its log records say about how it ended."""
-    if shape.silent and not span.events and not logs and span.status_code != 2:
+    if is_quiet(span, shape, logs):
         return Failure(False if span.status_code == 1 else None, False)
     attributes = span.attributes
     own = attributes.get(OUTCOME_FAILED)

@@ -65,8 +65,12 @@ def bare_key(name: str, arguments: str | None) -> tuple[str, str] | None:
 
 def is_stub(text: str | None) -> bool:
     """Is it a stub that a repair of a history put in the place of a result? As text or inside of JSON."""
-    if text is None or is_stub_result(text):
-        return text is not None
+    if text is None:
+        return False
+    if text[:1] != "{" and "[" not in text[:96]:
+        return False  # a stub begins with a bracket: most results need no closer look
+    if is_stub_result(text):
+        return True
     if text[:1] not in _OPENING or not any(mark in text[:_STUB_WITHIN] for mark in _STUB_MARKS):
         return False
     value = load(text)

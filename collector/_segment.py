@@ -84,7 +84,7 @@ def read_segment(path: str | os.PathLike[str]) -> Segment:
         raise SpoolError(f"{path.name}: an empty file")
     if not data.startswith(_MAGIC):
         raise SpoolError(f"{path.name}: not a spool segment")
-    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    body, digest = memoryview(data)[:-_DIGEST], data[-_DIGEST:]
     if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
         raise SpoolError(f"{path.name}: cut short or damaged (the checksum does not match)")
     try:
@@ -93,11 +93,10 @@ def read_segment(path: str | os.PathLike[str]) -> Segment:
         raise SpoolError(f"{path.name}: not a segment this version can read ({error})") from error
 
 
-def _parse(body: bytes) -> Segment:
-    view = memoryview(body)
+def _parse(body: memoryview) -> Segment:
     (length,) = struct.unpack_from("<I", body, len(_MAGIC))
     at = len(_MAGIC) + 4
-    header = json.loads(body[at : at + length])
+    header = json.loads(bytes(body[at : at + length]))
     if header["format"] != _FORMAT:
         raise ValueError(f"format {header['format']}")
     at += length
@@ -108,7 +107,7 @@ def _parse(body: bytes) -> Segment:
         at += 5
         if at + size >= len(body):
             raise ValueError("a frame beyond the end")
-        payloads.append((signal, bytes(view[at : at + size])))
+        payloads.append((signal, bytes(body[at : at + size])))
         at += size
     meta = header["meta"]
     return Segment(int(header["received_ns"]), meta if isinstance(meta, dict) else {}, payloads)
