@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["ReplayResult", "replay", "totals"]
+__all__ = ["ReplayResult", "replay", "totals", "totals_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,13 @@ def totals(
     con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters = ALL
 ) -> tuple[Totals, Totals]:
     """Only the totals of `replay`, and their exact part: what a moved slider needs."""
-    facts = facts_of(con)
+    return totals_of(facts_of(con), con, policy, filters)
+
+
+def totals_of(
+    facts: Facts, con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
+) -> tuple[Totals, Totals]:
+    """`totals` for one who has the store's facts at hand."""
     return _all(con, facts, Judging(facts, con, policy), filters)
 
 

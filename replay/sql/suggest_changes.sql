@@ -1,7 +1,7 @@
 -- Tools that succeeded inside rows of equal results that the policy nudges or blocks, from `streaks`
 -- (sql/suggest_streaks.sql) and `judged`. Only of the tools in $changers; the $most longest rows.
 WITH hit AS (
-    SELECT * FROM streaks WHERE nudges + blocks > 0 ORDER BY length DESC, run, first_ord LIMIT $most
+    SELECT * FROM streaks WHERE nudges + blocks > 0 AND changes_within > 0 ORDER BY length DESC, run, first_ord LIMIT $most
 ),
 inside AS (
     SELECT DISTINCT h.run, h.key, h.first_ord, h.first_hit, h.tool AS asked, h.moved, h.went_on, c.tool

@@ -37,21 +37,18 @@ class _Call:
 
 def arguments(context: Context) -> Iterator[Candidate]:
     """Per tool, the argument names that say nothing to it."""
-    numbers: dict[str, int] = {}
     for row in context.ask("suggest_same_answers", most=_TOOLS):
         tool = context.facts.tools[row["tool"]]
         if context.policy.is_exempt(tool):
             continue
-        if not numbers:
-            numbers = {run_id: run for run, run_id in enumerate(context.run_ids)}
-        calls = _calls(context, tool, row["runs"][:_RUNS], numbers)
+        calls = _calls(context, tool, row["runs"][:_RUNS])
         names = _noise_names(context, tool, calls)
         candidate = _candidate(context, row["tool"], tool, calls, names) if names else None
         if candidate is not None:
             yield candidate
 
 
-def _calls(context: Context, tool: str, runs: list[int], numbers: dict[str, int]) -> list[_Call]:
+def _calls(context: Context, tool: str, runs: list[int]) -> list[_Call]:
     params: dict[str, Any] = {
         "tool": tool,
         "runs": [context.run_ids[run] for run in runs],
@@ -64,7 +61,13 @@ def _calls(context: Context, tool: str, runs: list[int], numbers: dict[str, int]
         leaves = leaves_of(row["text"])
         if leaves is not None and row["result_hash"] is not None:
             found.append(
-                _Call(numbers[row["run_id"]], row["seq"], row["agent_name"], row["result_hash"], leaves)
+                _Call(
+                    context.run_numbers[row["run_id"]],
+                    row["seq"],
+                    row["agent_name"],
+                    row["result_hash"],
+                    leaves,
+                )
             )
     return found
 

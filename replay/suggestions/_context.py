@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...guard import GuardPolicy
     from .._types import Totals
 
-__all__ = ["EXAMPLES", "Candidate", "Context"]
+__all__ = ["EXAMPLES", "Candidate", "Context", "run_ids_of"]
 
 EXAMPLES = 5  # examples of one fact
 _APART = 5  # calls between two calls alike of which it is asked what they did
@@ -105,9 +105,14 @@ class Context:
     _changers: list[int] | None = None
 
     @cached_property
-    def run_ids(self) -> list[str]:
-        """Run ids by number; runs are numbered from 1."""
-        return ["", *self.facts.runs.column("run_id").to_pylist()]
+    def run_ids(self) -> dict[int, str]:
+        """Run ids by number."""
+        return run_ids_of(self.facts)
+
+    @cached_property
+    def run_numbers(self) -> dict[str, int]:
+        """Numbers of runs by id."""
+        return {run_id: run for run, run_id in self.run_ids.items()}
 
     def examples(self, found: Iterable[tuple[int, int, str]]) -> tuple[Example, ...]:
         """Examples of (run, seq, text), the first few, of different runs first."""
@@ -125,6 +130,12 @@ class Context:
         return tuple(
             Example(self.run_ids[run], seq, "", text) for run, seq, text in [*first, *more][:EXAMPLES]
         )
+
+
+def run_ids_of(facts: Facts) -> dict[int, str]:
+    """Run ids by number."""
+    runs = facts.runs
+    return dict(zip(runs.column("run").to_pylist(), runs.column("run_id").to_pylist(), strict=True))
 
 
 def _tells(pairs: int, changed: int, runs: int) -> bool:

@@ -46,7 +46,7 @@ def _failures_by_text(context: Context) -> Iterator[Candidate]:
     for row in found:
         if row["word"]:
             by_tool[row["tool_name"]].append(row)
-    numbers = {run_id: run for run, run_id in enumerate(context.run_ids)}
+    numbers = context.run_numbers
     for tool, words in by_tool.items():
         calls = sum(row["calls"] for row in words)
         recovered = sum(row["recovered"] for row in words)

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
+
+import duckdb
 
 from ...guard import PolicyError
 from .._engine import Judging
 from .._facts import Facts, facts_of
 from .._filters import Filters, fact_filter, runs_with
+from .._sql import rows, sql_text
 from .._text import plural
-from .._totals import totals
+from .._totals import totals_of
 from .._types import Totals
 from ._change import changed, key_of
-from ._context import EXAMPLES, Candidate, Context
+from ._context import EXAMPLES, Candidate, Context, run_ids_of
 from ._excerpt import excerpt
 from ._types import Effect, Example, Suggestion, SuggestionKind
 from ._words import quoted, thin
 
 if TYPE_CHECKING:
-    import duckdb
+    import pyarrow as pa
 
     from ...guard import GuardPolicy
 
 __all__ = ["Previews"]
 
-_MOST_CALLS = 200_000  # that are judged again for one change
-_MOST_TEXTS = 20_000  # ... where texts have to be read
+_MOST_CALLS = 100_000  # that are judged again for one change
+_MOST_TEXTS = 10_000  # ... where texts have to be read
 _BLOCK = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    """A nudged or blocked call."""
-
-    action: int
-    count: int
-    tool: str
-    moved: bool
-
-
-_Hits = dict[tuple[str, int], _Hit]  # by run id and seq
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class _Answer:
 
     totals: Totals
     exact: Totals
-    hits: _Hits
+    hits: pa.Table  # every nudge and block (sql/suggest_interventions.sql)
     runs_lost: int  # blocked runs that went on to something new; 0 where the limit does not ask
 
 
@@ -86,11 +76,13 @@ class Previews:
             return None
         covers = None
         if candidate.affected is None or policy.scope != "run":
-            before = self.whole
-            after = self._answer(context.con, context.facts, policy, context.filters)
+            before, facts = self.whole, context.facts
+            after = self._answer(context.con, facts, policy, context.filters)
         else:
-            before, after, covers = self._on_excerpt(candidate, policy)
-        effect = _effect(before.hits, after.hits)
+            before, after, facts, covers = self._on_excerpt(candidate, policy)
+        effect = _effect(before, after, facts)
+        if covers is None and before is not self.whole:
+            effect = _beside(effect, self.whole.hits, before.hits)
         why_not = _useless(candidate, effect, before, after, context)
         if why_not is not None:
             if why_not:
@@ -113,8 +105,10 @@ class Previews:
             covers=covers,
         )
 
-    def _on_excerpt(self, candidate: Candidate, policy: GuardPolicy) -> tuple[_Answer, _Answer, str | None]:
-        """Before, after, and what they cover where it is not everything."""
+    def _on_excerpt(
+        self, candidate: Candidate, policy: GuardPolicy
+    ) -> tuple[_Answer, _Answer, Facts, str | None]:
+        """Before, after, whose numbers their hits have, and what they cover where it is not everything."""
         context = self.context
         affected = self._reported(candidate.affected or ())
         reads = candidate.texts_of is not None
@@ -126,24 +120,24 @@ class Previews:
         filters = replace(context.filters, run_ids=tuple(ids) or ("",), models=(), sessions=())
         before = self._answer(small, facts, context.policy, filters)
         after = self._answer(small, facts, policy, filters)
-        small.close()
         if len(runs) < len(affected):
             return (
                 before,
                 after,
+                facts,
                 f"replayed on {len(runs):,} of the {len(affected):,} runs that it can change",
             )
         whole = self.whole
-        return (
-            whole,
+        merged = (
+            replace(whole, hits=before.hits),
             _Answer(
                 _moved_by(whole.totals, before.totals, after.totals),
                 _moved_by(whole.exact, before.exact, after.exact),
-                {**{key: hit for key, hit in whole.hits.items() if key not in before.hits}, **after.hits},
+                after.hits,
                 whole.runs_lost - before.runs_lost + after.runs_lost,
             ),
-            None,
         )
+        return *merged, facts, None
 
     def _answer(
         self,
@@ -153,16 +147,9 @@ class Previews:
         filters: Filters,
         known: tuple[Totals, Totals] | None = None,
     ) -> _Answer:
-        everything, exact = totals(con, policy, filters) if known is None else known
+        everything, exact = totals_of(facts, con, policy, filters) if known is None else known
         where, params = fact_filter(filters, facts, con, "v")
-        found = Judging(facts, con, policy).arrow("suggest_interventions", params, where).to_pydict()
-        run_ids = ["", *facts.runs.column("run_id").to_pylist()]
-        keys = ((run_ids[run], seq) for run, seq in zip(found["run"], found["seq"], strict=True))
-        columns = (found[name] for name in ("action", "count", "tool", "moved"))
-        hits = {
-            key: _Hit(action, count, facts.tools[tool], moved)
-            for key, action, count, tool, moved in zip(keys, *columns, strict=True)
-        }
+        hits = Judging(facts, con, policy).arrow("suggest_interventions", params, where)
         lost = 0
         if self.context.limit.runs is not None and everything.calls_lost:
             lost = _runs_lost(con, facts, policy, filters)
@@ -204,40 +191,57 @@ def _moved_by(whole: Totals, before: Totals, after: Totals) -> Totals:
     )
 
 
-def _effect(before: _Hits, after: _Hits) -> Effect:
+def _effect(before: _Answer, after: _Answer, facts: Facts) -> Effect:
+    """What becomes of the nudges and blocks; `facts` are those that the numbers of runs and tools are of."""
+    con = duckdb.connect(":memory:")
+    con.register("hits_before", before.hits)
+    con.register("hits_after", after.hits)
     counts = {f"{what}_{fate}": 0 for what in ("nudges", "blocks") for fate in ("gone", "stay", "new")}
-    shown: dict[str, list[tuple[str, int]]] = {"gone": [], "stay": [], "new": []}
-    for key in sorted({*before, *after}):
-        old, new = before.get(key), after.get(key)
-        fates: list[tuple[str, _Hit]] = []
-        if old is not None and new is not None and old.action == new.action:
-            fates.append(("stay", new))
-        else:
-            fates += [(fate, hit) for fate, hit in (("gone", old), ("new", new)) if hit is not None]
-        for fate, hit in fates:
-            counts[f"{'blocks' if hit.action == _BLOCK else 'nudges'}_{fate}"] += 1
-            shown[fate].append(key)
+    shown: dict[str, list[Example]] = {"gone": [], "stay": [], "new": []}
+    run_ids = run_ids_of(facts)
+    for row in rows(con, sql_text("suggest_fates"), {"examples": EXAMPLES}):
+        what = "block" if row["action"] == _BLOCK else "nudge"
+        counts[f"{what}s_{row['fate']}"] = row["calls"]
+        if len(shown[row["fate"]]) < EXAMPLES:
+            tool = facts.tools[row["tool"]]
+            later = "; later another result" if row["moved"] else ""
+            text = f"{what} at equal result number {row['count']:,} of {quoted(tool)}{later}"
+            shown[row["fate"]].append(Example(run_ids[row["run"]], row["seq"], tool, text))
+    moved = [
+        con.execute(f"SELECT count(*) FROM {side} WHERE moved").fetchall()[0][0]  # noqa: S608 - our own names
+        for side in ("hits_before", "hits_after")
+    ]
+    con.close()
     return Effect(
         **counts,
-        moved_before=sum(hit.moved for hit in before.values()),
-        moved_after=sum(hit.moved for hit in after.values()),
-        gone=_examples(shown["gone"], before),
-        stay=_examples(shown["stay"], after),
-        new=_examples(shown["new"], after),
+        moved_before=moved[0],
+        moved_after=moved[1],
+        gone=tuple(shown["gone"]),
+        stay=tuple(shown["stay"]),
+        new=tuple(shown["new"]),
     )
 
 
-def _examples(keys: Iterable[tuple[str, int]], hits: _Hits) -> tuple[Example, ...]:
-    found: list[Example] = []
-    for run_id, seq in keys:
-        hit = hits[run_id, seq]
-        what = "block" if hit.action == _BLOCK else "nudge"
-        later = "; later another result" if hit.moved else ""
-        text = f"{what} at equal result number {hit.count:,} of {quoted(hit.tool)}{later}"
-        found.append(Example(run_id, seq, hit.tool, text))
-        if len(found) == EXAMPLES:
-            break
-    return tuple(found)
+def _beside(effect: Effect, whole: pa.Table, seen: pa.Table) -> Effect:
+    """The effect on some runs as that on all: what the others have stays."""
+    rest = _tally(whole), _tally(seen)
+    nudges, blocks, moved = (of_all - of_some for of_all, of_some in zip(*rest, strict=True))
+    return replace(
+        effect,
+        nudges_stay=effect.nudges_stay + nudges,
+        blocks_stay=effect.blocks_stay + blocks,
+        moved_before=effect.moved_before + moved,
+        moved_after=effect.moved_after + moved,
+    )
+
+
+def _tally(hits: pa.Table) -> tuple[int, int, int]:
+    """Nudges, blocks, and how many of both are on calls that later gave another result."""
+    import pyarrow.compute as pc
+
+    blocks = pc.sum(pc.equal(hits.column("action"), _BLOCK)).as_py() or 0  # type: ignore[attr-defined]
+    moved = pc.sum(hits.column("moved")).as_py() or 0  # type: ignore[attr-defined]
+    return hits.num_rows - blocks, blocks, moved
 
 
 _STRICTER = {SuggestionKind.ARGUMENTS, SuggestionKind.RESULTS}

@@ -61,9 +61,8 @@ def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) 
             context.examples(_shown(context, helped)),
         ),
         Fact(
-            f"{len(ended):,} of these {len(helped):,} came to something: {len(moved):,} to another result "
-            f"of the same "
-            f"call, {len(ended) - len(moved):,} to new work of the run",
+            f"{len(ended):,} of these came to something: {len(moved):,} to another result of the same call, "
+            f"{len(ended) - len(moved):,} to new work of the run",
             len(ended),
             len(helped),
             runs,
@@ -90,16 +89,19 @@ def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) 
         change,
         tuple(evidence),
         runs,
-        affected=_hit_runs(context),
+        affected=_affected(context, helped, len(found) == _MOST),
     )
 
 
-def _hit_runs(context: Context) -> list[int]:
-    """A count that is set back can only take nudges and blocks away."""
-    found = context.judged.execute(
-        "SELECT DISTINCT run FROM judged WHERE action IN (1, 2, 4) ORDER BY run"
-    ).fetchall()
-    return [run for (run,) in found]
+def _affected(context: Context, helped: list[dict[str, Any]], cut: bool) -> list[int]:
+    """Runs in which the tools can take a nudge or block away: it must lie between results that are counted
+    together. With a block go the silenced runs nested in its run."""
+    condition = "action IN (1, 2, 4)"
+    counts_errors = any(context.policy.rules_for(name).error_thresholds for name in context.facts.tools)
+    if not cut and not counts_errors:
+        condition = "action = 4 AND run NOT IN (SELECT run FROM judged WHERE action = 2)"
+    found = context.judged.execute(f"SELECT DISTINCT run FROM judged WHERE {condition}")  # noqa: S608
+    return sorted({run for (run,) in found.fetchall()} | {row["run"] for row in helped})
 
 
 def _shown(context: Context, found: list[dict[str, Any]]) -> Iterator[tuple[int, int, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from ...guard import GuardPolicy
@@ -47,20 +48,17 @@ class _Seen:
 
 def results(context: Context) -> Iterator[Candidate]:
     """Per tool, what can be left out of its results."""
-    numbers: dict[str, int] = {}
     for row in context.ask("suggest_moving_answers", least=_LEAST, most=_TOOLS):
         tool = context.facts.tools[row["tool"]]
         if context.policy.is_exempt(tool):
             continue
-        if not numbers:
-            numbers = {run_id: run for run, run_id in enumerate(context.run_ids)}
-        in_json, in_text = _look(context, tool, row["runs"][:_RUNS], numbers)
+        in_json, in_text = _look(context, tool, row["runs"][:_RUNS])
         for seen, key in ((in_json, "ignored_result_keys"), (in_text, "ignored_result_patterns")):
             if seen.alike >= _PAIRS:
                 yield _candidate(context, row["tool"], tool, seen, key)
 
 
-def _look(context: Context, tool: str, runs: list[int], numbers: dict[str, int]) -> tuple[_Seen, _Seen]:
+def _look(context: Context, tool: str, runs: list[int]) -> tuple[_Seen, _Seen]:
     params: dict[str, Any] = {
         "tool": tool,
         "runs": [context.run_ids[run] for run in runs],
@@ -68,7 +66,8 @@ def _look(context: Context, tool: str, runs: list[int], numbers: dict[str, int])
         "limit": LIMIT,
         "results": True,
     }
-    policies = _views(context.policy, tool)
+    # Where keys and passages are left out already, the tool's owner knows what more could be.
+    policies = _views() if context.policy.rules_for(tool).view is None else {}
     in_json, in_text = _Seen(), _Seen()
     before: dict[int, str] = {}
     for row in rows(context.con, sql_text("suggest_texts"), params):
@@ -81,7 +80,7 @@ def _look(context: Context, tool: str, runs: list[int], numbers: dict[str, int])
         last, before[call] = before.get(call), text
         if last is None or context.policy.result_hash(tool, last) == context.policy.result_hash(tool, text):
             continue
-        run = numbers[row["run_id"]]
+        run = context.run_numbers[row["run_id"]]
         old, new = leaves_of(last), leaves_of(text)
         if old is None or new is None:
             _note(in_text, run, row["seq"], tool, _passages(policies, tool, last, text))
@@ -118,11 +117,9 @@ def _note(seen: _Seen, run: int, seq: int, tool: str, names: list[str]) -> None:
         )
 
 
-def _views(policy: GuardPolicy, tool: str) -> dict[str, GuardPolicy]:
-    """Policies that leave one passage out of the tool's results, and "" for all of them."""
-    keys = policy.rules_for(tool).view
-    if keys is not None:
-        return {}  # keys and passages are left out already; what more, its owner knows
+@cache
+def _views() -> dict[str, GuardPolicy]:
+    """Policies that leave one passage out of results, and "" for one that leaves all of them out."""
     base = GuardPolicy()
     views = {name: replace(base, ignored_result_patterns=(pattern,)) for name, pattern in PATTERNS.items()}
     return {**views, "": replace(base, ignored_result_patterns=tuple(PATTERNS.values()))}

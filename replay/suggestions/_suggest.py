@@ -12,7 +12,7 @@ from .._filters import ALL, Filters
 from .._incidents import all_incidents
 from .._text import plural
 from ._arguments import arguments
-from ._context import Candidate, Context
+from ._context import Candidate, Context, run_ids_of
 from ._excerpt import excerpt
 from ._outcomes import outcomes
 from ._preview import Previews
@@ -192,7 +192,7 @@ def _with_incidents(con: duckdb.DuckDBPyConnection, found: list[Suggestion]) -> 
     small = excerpt(con, few, texts=True)
     facts = facts_of(small)
     keys: dict[tuple[str, int], str] = {}
-    names = ["", *facts.runs.column("run_id").to_pylist()]
+    names = run_ids_of(facts)
     for one in all_incidents(facts, small):
         for seq in one.stretch.seqs:
             keys.setdefault((names[one.stretch.run], seq), one.incident.key)

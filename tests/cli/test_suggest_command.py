@@ -46,6 +46,16 @@ def test_the_table_names_evidence_change_and_effect(run, samples_db, report):
     assert f"--accept {one['key']} -o policy.toml" in done.out
 
 
+def test_the_documented_output_is_what_is_printed(run, samples_db, samples):
+    text = (samples.parent / "docs" / "suggestions.md").read_text(encoding="utf-8")
+    block = text.split("$ loopscope suggest --db samples.duckdb\n")[1].split("```")[0]
+    documented = [line for line in block.splitlines() if line]
+    printed = [" ".join(line.split()) for line in run("suggest", "--db", samples_db).out.splitlines()]
+    whole = " ".join(printed)  # lines wrap where the terminal ends
+    assert len(documented) > 8
+    assert [line for line in documented if " ".join(line.split()) not in whole] == []
+
+
 def test_accepting_writes_the_policy_and_says_how_to_load_it(run, samples_db, report, tmp_path):
     key, file = report["suggestions"][0]["key"], tmp_path / "policy.toml"
     done = run("suggest", "--db", samples_db, "--accept", key, "-o", file)
