@@ -132,8 +132,9 @@ def compare_rules(
     said.take(judging.arrow("rules_ours", {}), labelled)
     _fold_all(facts, con, others, knobs, said, labelled)
     found = _figures(facts, con, judging, filters, said)
-    mine = _ours(facts, con, policy, filters)
+    mine = _ours(con, policy, filters)
     lacking = found["lacking"]
+    run_ids = _run_ids(facts, found["agreement"].values())
     made: list[RuleComparison] = []
     ordered = sorted(wanted, key=lambda info: info.name != _OURS)
     for info in ordered:
@@ -152,7 +153,7 @@ def compare_rules(
                 calls=lacking["calls"],
                 **figures,
                 **refused,
-                agreement=None if info.name == _OURS else _agreement(facts, found["agreement"], info.name),
+                agreement=None if info.name == _OURS else _agreement(found["agreement"], run_ids, info.name),
                 labels=labelled.score(said.number(info.name), marks=info.does == "marks"),
                 lacking={need: lacking[need] for need in info.needs},
                 unseen=info.unseen,
@@ -291,9 +292,7 @@ def _figures(
     }
 
 
-def _ours(
-    facts: Facts, con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
-) -> dict[str, int]:
+def _ours(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters) -> dict[str, int]:
     """Our guard's figures are those of `totals`."""
     everything, exact = totals(con, policy, filters)
     return {
@@ -305,16 +304,23 @@ def _ours(
     }
 
 
-def _agreement(facts: Facts, found: Mapping[tuple[str, str], dict[str, Any]], name: str) -> Agreement:
+def _agreement(
+    found: Mapping[tuple[str, str], dict[str, Any]], run_ids: Mapping[int, str], name: str
+) -> Agreement:
     def of(which: str) -> tuple[int, tuple[str, ...]]:
         row = found.get((name, which))
         if row is None:
             return 0, ()
-        return row["runs"], tuple(_run_id(facts, run) for run in row["examples"])
+        return row["runs"], tuple(run_ids[run] for run in row["examples"])
 
     both, only_rule, only_ours = of("both"), of("rule"), of("ours")
     return Agreement(both[0], only_rule[0], only_ours[0], both[1], only_rule[1], only_ours[1])
 
 
-def _run_id(facts: Facts, run: int) -> str:
-    return facts.runs.column("run_id")[run - 1].as_py()
+def _run_ids(facts: Facts, found: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """The names of the runs that are given as examples."""
+    numbers = sorted({run for row in found for run in row["examples"]})
+    named = facts.cursor().execute(
+        "SELECT run, run_id FROM runs WHERE run IN (SELECT unnest($runs))", {"runs": numbers}
+    )
+    return dict(named.fetchall())

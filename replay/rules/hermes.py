@@ -76,14 +76,14 @@ class HermesGuardrails(LoopRule):
         self._results: dict[Hashable, tuple[Hashable, int]] = {}
 
     def observe(self, call: RuleCall) -> Said | None:
-        """Refusals are decided before the call, notes and halts when it has finished."""
+        """A refusal, which ends the turn too, is decided before the call; the rest when it has finished."""
         key = call.same
         read_only = call.read_only or call.tool in self._read_only
         if self._hard_stop and key is not None:
             if self._exact_failures.get(key, 0) >= self._exact_block:
-                return Said.REFUSE
+                return Said.HALT_BEFORE
             if read_only and self._results.get(key, (None, 0))[1] >= self._progress_block:
-                return Said.REFUSE
+                return Said.HALT_BEFORE
         if call.failed is None:
             return None
         return self._failed(call.tool, key) if call.failed else self._returned(call, key, bool(read_only))
@@ -197,19 +197,19 @@ RULES = (
         title="hermes-agent 0.19 guardrails, hard stop on",
         source="hermes-agent 0.19.0 (PyPI) agent/tool_guardrails.py",
         says=(
-            "Per turn, not only in a row: one call that failed twice or more, or one tool that failed 3"
-            " times or more with any arguments, gets a note; after 5 failures of one call the next is "
-            "refused, at 8 of one tool the turn ends. A tool that changes nothing (a list of names) "
-            "gets a note from its second equal result for one call, and the call after the fifth is "
-            "refused. A success clears the failures of that call and that tool. Stopping is off by "
-            "default and on here."
+            "Per turn, not only in a row: one call that failed twice or more, or one tool that failed "
+            "3 times or more with any arguments, gets a note; once one call has failed 5 times, its next "
+            "is refused and the turn ends; at 8 failures of one tool the turn ends. A tool that changes "
+            "nothing (a list of names) gets a note from its second equal result for one call; after the "
+            "fifth the next is refused and the turn ends. A success clears the failures of that call and "
+            "that tool. Stopping is off by default and on here."
         ),
         unseen=(
             "Results compare as text (as JSON there). Tools of other frameworks are not on its list of "
             "names; name yours with `also_read_only`."
         ),
         needs=("arguments", "result", "outcome"),
-        does="refuses",
+        does="halts",
         make=HermesGuardrails,
         options={"hard_stop": True},
     ),

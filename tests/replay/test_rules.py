@@ -212,12 +212,12 @@ def test_openhands_looks_between_steps() -> None:
 
 
 def test_hermes_refuses_the_sixth_failure_and_halts_at_eight_of_a_tool() -> None:
-    assert run_rule("hermes-0.19", [failed()] * 7).refused == (6, 7)
+    assert run_rule("hermes-0.19", [failed()] * 7) == RuleVerdicts(2, 6, False)
     assert run_rule("hermes-0.19", [failed(arguments={"x": n}) for n in range(9)]) == RuleVerdicts(3, 8, True)
     assert stop("hermes-0.19", [failed()] * 30, hard_stop=False) is None
     assert stop("hermes-0.19", [*[failed()] * 4, a(), *[failed()] * 4]) is None  # a success clears
     read = CallRecord("read_file", {"path": "x"}, "text")
-    assert run_rule("hermes-0.19", [read] * 7) == RuleVerdicts(2, 6, False, (6, 7))
+    assert run_rule("hermes-0.19", [read] * 7) == RuleVerdicts(2, 6, False)
     assert run_rule("hermes-0.19", [a()] * 30) == RuleVerdicts()
     assert stop("hermes-0.19", [a()] * 30, also_read_only=("a",)) == 6
     changing = [CallRecord("read_file", {"path": "x"}, str(number // 2)) for number in range(30)]

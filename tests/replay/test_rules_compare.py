@@ -122,7 +122,13 @@ def test_errors_are_read_wherever_they_stand() -> None:
     def failing(**more: Any) -> list[ToolCall]:
         return [call(args=f'{{"n": {n}}}', outcome="general_tool_error", **more) for n in range(5)]
 
-    assert compared(failing(result="e" * 5_000))["goose-rep-002"].runs_stopped == 1
+    found = compared(failing(result="e" * 5_000))["goose-rep-002"]  # in a run in which no call occurs twice
+    assert (found.runs_stopped, found.calls_after_stop, found.calls_unjudged, found.calls_refused) == (
+        1,
+        2,
+        2,
+        1,
+    )
     assert compared(failing(result=None, error_message="down"))["goose-rep-002"].runs_stopped == 1
     assert compared(failing(result=None, error_message="d" * 5_000))["goose-rep-002"].runs_stopped == 1
     assert compared(failing(result=None))["goose-rep-002"].runs_stopped == 0
