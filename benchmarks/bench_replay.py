@@ -1,161 +1,194 @@
-"""How long replay's questions take on a big store, beside the plain fold over the same calls.
+"""How long replay's questions take on a big store, against the plain fold and a naive query per threshold.
 
-    python benchmarks/bench_replay.py [--calls 1000000] [--repeats few|half] [--keep FILE]
+    python benchmarks/bench_replay.py [--calls 1000000 | --big] [--keep FILE]
 
-Calls are made in SQL: runs of 25 calls; with `few` about one call in ten repeats an earlier one, with
-`half` about half of them do (the worst case for windows). Times are the best of three on the cores at hand.
+The store is that of big_store.py; --big makes 10 M calls. Times are CPU time of all threads, beside them the time
+that passed on this machine; each is that of the fastest of several runs. Ratios are of CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
+from big_store import RUN, add_calls, make_store
 
 from loopscope import replay
-from loopscope.collector._schema import create_schema
 from loopscope.guard import DuplicateCallGuard, GuardPolicy, ToolPolicy
 from loopscope.replay import _facts
 
-# One call: its run, a number for its arguments and one for its result. Few: nine calls in ten have
-# arguments of their own.
-_ARGUMENTS = {
-    "few": "CASE WHEN hash(i * 3) % 10 = 0 THEN hash(i * 5) % 2 ELSE 10 + i END",
-    "half": "hash(i * 3) % 6",
-}
+_FOLDED = 1_000_000  # calls that the plain fold goes over; the rest is more of the same
+_NEW = 1_000  # calls of a fold, for the refresh
 
-_CALLS = """
-INSERT INTO tool_call_rows (
-    trace_id, span_id, position, run_id, run_source, service_name, agent_name, seq, turn, tool_name,
-    arguments, result, outcome, error_kind, start_ns, end_ns,
-    fingerprint, fingerprint_version, result_hash, scope_key, content_state, dialect
+# What one would write without an engine: streaks by gaps and islands, from the texts and names as they are stored.
+_NAIVE = """
+WITH compared AS (
+    SELECT run_id, seq, scope_key, lag(result_hash) OVER w IS DISTINCT FROM result_hash AS other
+    FROM tool_call_rows
+    WHERE outcome IN ('success', 'schema_error') AND scope_key IS NOT NULL AND result_hash IS NOT NULL
+    WINDOW w AS (PARTITION BY scope_key ORDER BY seq)
+),
+streaks AS (
+    SELECT run_id, seq, scope_key, sum(CAST(other AS INTEGER)) OVER (PARTITION BY scope_key ORDER BY seq) AS streak
+    FROM compared
+),
+counts AS (
+    SELECT run_id, seq, row_number() OVER (PARTITION BY scope_key, streak ORDER BY seq) AS count FROM streaks
+),
+stops AS (
+    SELECT run_id, min(seq) AS seq FROM counts WHERE count >= $block GROUP BY run_id
 )
 SELECT
-    printf('%032x', run), printf('%016x', i), 0, printf('%032x/%016x', run, run), 'agent_span',
-    'service' || run % 5, 'agent' || run % 7, 1 + i % 25, 1 + i % 25, 'tool' || args % 20,
-    printf('{"q":%d}', args), 'result ' || answer,
-    outcome, CASE outcome WHEN 'schema_error' THEN 'validation' WHEN 'general_tool_error' THEN 'timeout' END,
-    1760000000000000000 + i * 1000000, 1760000000000500000 + i * 1000000,
-    (hash(args) >> 1)::BIGINT, 1, (hash(answer) >> 1)::BIGINT, (hash(run, args) >> 1)::BIGINT, 'full',
-    'otel_genai'
-FROM (
-    SELECT
-        i, i // 25 AS run, <arguments> AS args, hash(i * 11) % 8 // 7 AS answer,
-        CASE WHEN hash(i * 13) % 100 < 5 THEN 'general_tool_error'
-             WHEN hash(i * 13) % 100 < 8 THEN 'schema_error' ELSE 'success' END AS outcome
-    FROM range(<calls>) AS made(i)
-) AS calls
-"""
-
-_REQUESTS = """
-INSERT INTO llm_request_rows (
-    trace_id, span_id, run_id, run_source, service_name, agent_name, turn, provider, model,
-    input_tokens, output_tokens, status, http_status, content_state, start_ns, end_ns, dialect
-)
-SELECT
-    trace_id, 'f' || span_id[2:], run_id, run_source, service_name, agent_name, turn, 'openai', 'model',
-    1000, 50, CASE WHEN fingerprint % 500 = 0 THEN 'error' ELSE 'ok' END,
-    CASE WHEN fingerprint % 500 = 0 THEN 400 END, 'missing', start_ns - 400000, start_ns - 1000, dialect
-FROM tool_call_rows
+    count(CASE WHEN c.count >= $nudge AND (s.seq IS NULL OR c.seq < s.seq) THEN 1 END) AS calls_nudged,
+    count(DISTINCT s.run_id) AS runs_blocked
+FROM counts AS c
+LEFT JOIN stops AS s ON s.run_id = c.run_id
 """
 
 
-def make(path: Path, calls: int, repeats: str) -> None:
-    """A store with so many calls, and one request for each."""
-    con = duckdb.connect(str(path))
-    create_schema(con)
-    con.execute(_CALLS.replace("<arguments>", _ARGUMENTS[repeats]).replace("<calls>", str(calls)))
-    con.execute(_REQUESTS)
-    con.close()
+class Took(NamedTuple):
+    """Seconds of one run."""
+
+    cpu: float
+    passed: float
 
 
-def best(question: Callable[[], Any], times: int = 3) -> float:
-    """Seconds of the fastest run."""
-    took: list[float] = []
+def measure(question: Callable[[], Any], times: int = 3) -> Took:
+    """The fastest of several runs."""
+    found: list[Took] = []
     for _ in range(times):
-        start = time.perf_counter()
+        cpu, passed = time.process_time(), time.perf_counter()
         question()
-        took.append(time.perf_counter() - start)
-    return min(took)
+        found.append(Took(time.process_time() - cpu, time.perf_counter() - passed))
+    return min(found)
 
 
-def plain_fold(con: duckdb.DuckDBPyConnection, policy: GuardPolicy) -> int:
-    """The baseline: fetch the rows and run the guard over each run."""
-    table = con.sql(
-        "SELECT run_id, tool_name, scope_key, result_hash, outcome FROM tool_call_rows ORDER BY run_id, seq"
-    ).to_arrow_table()
-    columns = [table.column(name).to_pylist() for name in table.column_names]
+def plain_fold(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, calls: int) -> int:
+    """Fetch the rows of the first runs and run the guard over each run; calls nudged and blocked."""
+    batches = con.sql(
+        "SELECT run_id, tool_name, scope_key, result_hash, outcome FROM tool_call_rows "
+        "WHERE start_ns <= (SELECT min(start_ns) FROM tool_call_rows) + $ns ORDER BY run_id, seq",
+        params={"ns": calls * 50_000_000},
+    ).to_arrow_reader(100_000)
     guard, last, spoken = DuplicateCallGuard(policy), None, 0
-    for run, tool, key, result, outcome in zip(*columns, strict=True):
-        if run != last:
-            guard, last = DuplicateCallGuard(policy), run
-        spoken += guard.observe_hashed(tool, key, result, outcome)[0] in ("nudge", "block")
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        for run, tool, key, result, outcome in zip(*columns, strict=True):
+            if run != last:
+                guard, last = DuplicateCallGuard(policy), run
+            spoken += guard.observe_hashed(tool, key, result, outcome)[0] in ("nudge", "block")
     return spoken
 
 
-def fresh(question: Callable[[], Any]) -> Callable[[], Any]:
-    """The question with nothing kept from before."""
-
-    def ask() -> None:
-        _facts.forget()
-        question()
-
-    return ask
+def peak() -> float:
+    """The most memory that this process had so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def main() -> None:
-    """Make the store, ask, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--repeats", choices=sorted(_ARGUMENTS), default="few")
-    parser.add_argument("--keep", type=Path, help="make the store here and leave it")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = options.keep or Path(folder) / "bench.duckdb"
-        if not path.exists():
-            make(path, options.calls, options.repeats)
-        con = duckdb.connect(str(path))
-        report(con, options.repeats)
-        con.close()
-
-
-def report(con: duckdb.DuckDBPyConnection, repeats: str) -> None:
+def report(con: duckdb.DuckDBPyConnection) -> None:
     """Ask everything and print a table."""
     calls = con.execute("SELECT count(*) FROM tool_call_rows").fetchall()[0][0]
     policy = GuardPolicy()
-    apart = GuardPolicy(tools={"tool1": ToolPolicy(2, 9), "tool2": ToolPolicy(exempt=True)})
-    errors = GuardPolicy(counted_outcomes=("success", "schema_error", "general_tool_error"))
-    thresholds = iter(range(3, 100))
+    nudges, blocks = range(2, 10), range(3, 15)
+    cells = sum(nudge < block for nudge in nudges for block in blocks)
+
+    folded = min(calls, _FOLDED)
+    fold = measure(lambda: plain_fold(con, policy, folded), 1)
+    fold = Took(fold.cpu * calls / folded, fold.passed * calls / folded)
+    naive = measure(lambda: con.execute(_NAIVE, {"nudge": 3, "block": 5}).fetchall(), 1)
+    print(f"{calls:,} calls, {calls // RUN:,} runs; memory so far {peak():,.0f} MB")
+    print(
+        f"the plain fold over {folded:,} calls, as if over all: {fold.cpu:.2f} s CPU, {calls / fold.cpu:,.0f} calls/s"
+    )
+    print(f"a naive query for one pair of thresholds: {naive.cpu:.2f} s CPU\n")
+    print(f"{'':<54}{'CPU ms':>9}{'passed ms':>11}{'baseline':>11}{'peak MB':>9}")
+
+    def line(name: str, took: Took, baseline: float | None) -> None:
+        ratio = "" if baseline is None else f"{baseline / took.cpu:,.1f} ×"
+        print(
+            f"{name:<54}{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>11,.0f}{ratio:>11}{peak():>9,.0f}",
+            flush=True,
+        )
+
+    def recount() -> None:
+        facts = _facts.facts_of(con)
+        facts.forget_counts()
+        facts.counted(con, policy)
+
+    _facts.forget()
+    line("read the facts of all calls", measure(lambda: _facts.facts_of(con), 1), None)
+    took = measure(recount)
+    line("recount of all streaks", took, fold.cpu)
+    print(
+        f"{'':<8}{calls / took.cpu:,.0f} calls/s of CPU time, {calls / took.passed:,.0f} calls/s that passed"
+    )
+    replay.totals(con, policy)
+    thresholds = count(2)
 
     def moved() -> None:
         nudge = next(thresholds)
         replay.totals(con, GuardPolicy(nudge, nudge + 2))
 
-    fold = best(lambda: plain_fold(con, policy), 1)
-    print(f"{calls:,} calls, repeats: {repeats}; the plain fold: {fold:.2f} s, {calls / fold:,.0f} calls/s\n")
-    print(f"{'question':<52}{'ms':>8}{'  times the plain fold':>24}")
-    questions: list[tuple[str, Callable[[], Any]]] = [
-        ("load and count everything, then totals", fresh(lambda: replay.totals(con, policy))),
-        ("totals after a moved threshold", moved),
-        ("totals with per-tool thresholds and an exemption", lambda: replay.totals(con, apart)),
-        ("sweep 8 x 12", lambda: replay.sweep(con, policy, range(1, 9), range(2, 14))),
-        ("find incidents, nothing kept", fresh(lambda: replay.find_incidents(con, policy=policy))),
-        ("find incidents again", lambda: replay.find_incidents(con, policy=policy)),
-        ("replay: totals, parts, incidents", lambda: replay.replay(con, policy)),
-        ("overview", lambda: replay.overview(con, policy)),
-        ("error breakdown", lambda: replay.error_breakdown(con, policy=policy)),
-        ("failed requests, first page", lambda: replay.failed_requests(con)),
-        ("verdicts of one run", lambda: replay.call_verdicts(con, policy, f"{1:032x}/{1:016x}")),
-        ("general errors counted too, first time", lambda: (_facts.forget(), replay.totals(con, errors))),
-    ]
-    for name, question in questions:
-        took = best(question)
-        print(f"{name:<52}{took * 1e3:>8.0f}{took / fold:>24.3f}")
+    line("threshold change: totals, exact part", measure(moved, 5), naive.cpu)
+    apart = GuardPolicy(tools={"tool1": ToolPolicy(2, 9), "tool2": ToolPolicy(exempt=True)})
+    line(
+        "totals with per-tool thresholds and an exemption",
+        measure(lambda: replay.totals(con, apart)),
+        naive.cpu,
+    )
+    took = measure(lambda: replay.sweep(con, policy, nudges, blocks))
+    line(f"sweep 8 x 12 ({cells} pairs of thresholds)", took, naive.cpu * cells)
+    line(
+        "impact: by tool, agent, model, outcome, error kind",
+        measure(lambda: replay.impact(con, policy), 1),
+        None,
+    )
+    compare_rules = getattr(replay, "compare_rules", None)
+    if compare_rules is not None:  # all policies side by side
+        line("all rules side by side", measure(lambda: compare_rules(con, policy), 1), None)
+    line("incidents, nothing kept", measure(lambda: replay.find_incidents(con), 1), None)
+    line("verdicts that two policies differ in", measure(lambda: changes(con), 1), None)
+
+    new: list[Took] = []
+    later: list[Took] = []
+    for index in range(5):
+        add_calls(con, calls + index * _NEW, _NEW)
+        memory = _facts.facts_of
+        new.append(measure(lambda memory=memory: memory(con).counted(con, policy), 1))
+        later.append(measure(lambda: replay.totals(con, policy), 1))
+    line(f"facts and streaks after {_NEW:,} new calls", min(new), fold.cpu)
+    line("then totals", min(later), naive.cpu)
+    line("then incidents", measure(lambda: replay.find_incidents(con), 1), None)
+
+
+def changes(con: duckdb.DuckDBPyConnection) -> int:
+    """How many calls two policies judge differently."""
+    return replay.verdict_changes(con, GuardPolicy(3, 5), GuardPolicy(2, 4)).total
+
+
+def main() -> None:
+    """Make the store, ask, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--calls", type=int, default=1_000_000, help="a multiple of 1,000")
+    parser.add_argument("--big", action="store_const", dest="calls", const=10_000_000, help="10 M calls")
+    parser.add_argument(
+        "--keep", type=Path, help="make the store here and leave it; some calls are added to it"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.keep or Path(folder) / "bench.duckdb"
+        if not path.exists():
+            make_store(path, options.calls)
+        con = duckdb.connect(str(path))
+        report(con)
+        con.close()
 
 
 if __name__ == "__main__":

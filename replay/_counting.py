@@ -235,9 +235,9 @@ def _part(con: duckdb.DuckDBPyConnection, facts: Facts) -> Part:
 
 
 def _note_size(con: duckdb.DuckDBPyConnection, rule: _Rule) -> None:
-    numbers = f"SELECT count(*), greatest(max(key), max(slot)) FROM {rule.table}"  # noqa: S608
-    rule.rows, last = con.execute(numbers).fetchall()[0]
+    rule.rows = con.execute(f"SELECT count(*) FROM {rule.table}").fetchall()[0][0]  # noqa: S608
     if rule.marks is None:
+        last = con.execute(f"SELECT greatest(max(key), max(slot)) FROM {rule.table}").fetchall()[0][0]  # noqa: S608
         rule.last = last or 0
 
 

@@ -97,6 +97,12 @@ class Facts:
                 del self._counted[next(iter(self._counted))]
             return found
 
+    def forget_counts(self) -> None:
+        """Drop what was counted. For measurements."""
+        with self.lock:
+            self._counted.clear()
+            self.memory.rules.clear()
+
 
 _cache: OrderedDict[str, Facts] = OrderedDict()  # by path
 _cache_lock = Lock()
