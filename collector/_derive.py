@@ -343,9 +343,8 @@ def _error_class(draft: RequestDraft) -> str | None:
     failure = draft.failure
     if not draft.failed:
         return None
-    from ..guard import (
-        ErrorClass,
-    )  # with all that is known of providers: a tenth of what a child's start takes
+    # With it comes all that is known of providers: a tenth of the time that a child takes to start.
+    from ..guard import ErrorClass
 
     said = None
     for text in (failure.text, draft.node.span.status_message):
