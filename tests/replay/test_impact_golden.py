@@ -370,6 +370,7 @@ def test_the_calls_after_a_block_of_a_public_recording_are_told_one_by_one(tmp_p
     parts = {
         part: sum(one.judged == part for one in shown.calls) for part in ("avoidable", "lost", "unjudged")
     }
+    assert parts == {"avoidable": 4, "lost": 9, "unjudged": 0}  # thirteen in all
     assert parts == {
         "avoidable": found.totals.calls_avoidable,
         "lost": found.totals.calls_lost,
