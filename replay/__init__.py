@@ -56,6 +56,7 @@ from .impacts import (
     VerdictChange,
     calls_after_block,
     compare_policies,
+    final_answers,
     impact,
 )
 from .labels import (
@@ -216,6 +217,7 @@ __all__ = [
     "error_breakdown",
     "failed_requests",
     "filter_options",
+    "final_answers",
     "find_incidents",
     "impact",
     "incident_detail",

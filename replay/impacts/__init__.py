@@ -1,6 +1,7 @@
 """What a policy would have changed in the recorded runs, and what changes from one to another."""
 
 from ._compare import compare_policies
+from ._endings import final_answers
 from ._examples import calls_after_block
 from ._impact import impact
 from ._types import (
@@ -39,5 +40,6 @@ __all__ = [
     "VerdictChange",
     "calls_after_block",
     "compare_policies",
+    "final_answers",
     "impact",
 ]

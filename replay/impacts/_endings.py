@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["soft_failures_of", "soft_runs"]
+__all__ = ["final_answers", "soft_failures_of", "soft_runs"]
 
 _MOST = 1_000_000  # characters that are read in search of an answer
 
@@ -64,7 +64,7 @@ def soft_failures_of(
     order = sorted(
         runs, key=lambda run: (run not in unresolved, -runs[run][0].repeated_calls, runs[run][0].key)
     )[:limit]
-    answers = _answers(store, [runs[run][0].run_id for run in order])
+    answers = final_answers(store, [runs[run][0].run_id for run in order])
     shown = []
     for run in order:
         worst = runs[run][0]
@@ -98,8 +98,11 @@ def soft_failures_of(
     )
 
 
-def _answers(store: duckdb.DuckDBPyConnection, run_ids: list[str]) -> dict[str, tuple[str, str]]:
-    """(text, where it stood) of each run that has one: its last answer, else what its agent's span says."""
+def final_answers(store: duckdb.DuckDBPyConnection, run_ids: list[str]) -> dict[str, tuple[str, str]]:
+    """(text, where it stood) of each run that has one: its last answer, else what its agent's span says.
+
+    Where: "request" or "agent_span". Texts of messages are cut at 1,000,000 characters.
+    """
     import pyarrow as pa
 
     parts = [name.partition("/") for name in run_ids]

@@ -7,11 +7,14 @@ cut says so. The same store, policy and filter give the same bytes.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...guard import LoopscopeError
 from .._detail import incident_detail
 from .._filters import ALL, Filters
+from .._labelled import Label, read_labels
 from .._totals import replay
 from .._types import SCHEMA_VERSION, IncidentDetail
 from ._all import all_document
@@ -41,10 +44,12 @@ def report(
     filters: Filters = ALL,
     *,
     db: str = "traces.duckdb",
+    keys: Sequence[str] | None = None,
 ) -> str:
     """A report of one incident, or (key None) of all under the filter. `db` is named in its commands.
 
-    Byte-stable for the same store, policy and filter.
+    Labels of people and their notes are in it. With `keys` only those incidents are listed, in this order;
+    totals stay those of the filter. Byte-stable for the same store, policy and filter.
 
     Raises:
         NotFoundError: no incident has that key.
@@ -54,24 +59,41 @@ def report(
         raise LoopscopeError(f"there is no report format {format!r}; choose one of {', '.join(FORMATS)}")
     if incident_key is None:
         result = replay(con, policy, filters)
+        if keys is not None:
+            found = {one.key: one for one in result.incidents}
+            result = replace(result, incidents=tuple(found[key] for key in keys if key in found))
+        labels = read_labels(con)
         if format == "csv":
-            return incidents_csv(result.incidents)
+            return incidents_csv(result.incidents, labels)
         if format == "json":
-            return _json({"kind": "report", **result.to_json()})
-        document = all_document(result, db)
+            value = result.to_json()
+            value["incidents"] = [{**one, **_said(labels.get(one["key"]))} for one in value["incidents"]]
+            return _json({"kind": "report", **value})
+        document = all_document(result, db, labels)
     else:
         detail = incident_detail(con, incident_key, policy, text_limit=_TEXT_LIMIT, call_limit=_CALL_LIMIT)
+        label = read_labels(con).get(detail.incident.key)
         if format == "csv":
             return incident_csv(detail)
         if format == "json":
-            return _json(_incident_json(detail, policy))
-        document = incident_document(detail, policy, db)
+            return _json(_incident_json(detail, policy, label))
+        document = incident_document(detail, policy, db, label)
     return to_html(document) if format == "html" else to_markdown(document)
 
 
-def _incident_json(detail: IncidentDetail, policy: GuardPolicy) -> dict[str, Any]:
+def _said(label: Label | None) -> dict[str, Any]:
+    """As in `loopscope incidents --format json`."""
+    return {
+        "label": None if label is None else label.verdict.value,
+        "label_note": None if label is None else label.note,
+    }
+
+
+def _incident_json(detail: IncidentDetail, policy: GuardPolicy, label: Label | None) -> dict[str, Any]:
     rules = {**policy.to_dict(), "policy_hash": policy.policy_hash}
-    return {"kind": "incident", "schema_version": SCHEMA_VERSION, "policy": rules, **detail.to_json()}
+    value = detail.to_json()
+    value["incident"] = {**value["incident"], **_said(label)}
+    return {"kind": "incident", "schema_version": SCHEMA_VERSION, "policy": rules, **value}
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...guard import GuardPolicy
+from .._labelled import Label
 from .._text import duration, plural, utc
 from .._totals import ReplayResult
 from .._types import Incident, Totals
@@ -19,7 +22,7 @@ from ._document import (
     inline,
     quote,
 )
-from ._parts import commands, coverage_text, glossary, knobs
+from ._parts import commands, coverage_text, glossary, knobs, label_words
 
 __all__ = ["all_document"]
 
@@ -41,7 +44,7 @@ _FIGURES = (
 )
 
 
-def all_document(result: ReplayResult, db: str) -> Document:
+def all_document(result: ReplayResult, db: str, labels: Mapping[str, Label]) -> Document:
     """Summary, what the guard would have done, faults, incidents, coverage."""
     incidents = result.incidents
     blocks: list[Block] = [
@@ -56,7 +59,7 @@ def all_document(result: ReplayResult, db: str) -> Document:
             Paragraph("Incidents with the same calls, but for numbers and ids, are one fault.", quiet=True),
             *_groups(incidents),
             Heading(2, "Incidents"),
-            *_list(incidents),
+            *_list(incidents, labels),
             Heading(2, "The worst ones in words"),
             *_told(incidents, result.policy),
         ]
@@ -116,7 +119,9 @@ def _groups(incidents: tuple[Incident, ...]) -> list[Block]:
     return blocks
 
 
-def _list(incidents: tuple[Incident, ...]) -> list[Block]:
+def _list(incidents: tuple[Incident, ...], labels: Mapping[str, Label]) -> list[Block]:
+    # A column of its own only where somebody labelled one of them.
+    labelled = any(one.key in labels for one in incidents[:_ROWS])
     rows: list[tuple[Inline, ...]] = [
         (
             Quoted(one.key),
@@ -129,10 +134,12 @@ def _list(incidents: tuple[Incident, ...]) -> list[Block]:
             "" if one.nudge_at is None else f"{one.nudge_at:,}",
             "" if one.block_at is None else f"{one.block_at:,}",
             "resolved" if one.resolved else "unresolved",
+            *((label_words(labels.get(one.key)),) if labelled else ()),
         )
         for one in incidents[:_ROWS]
     ]
     header = ("Key", "Kind", "From", "Agent", "Tools", "Calls", "Lasted", "Nudge at", "Block at", "Ended")
+    header += ("Label",) if labelled else ()
     blocks: list[Block] = [Table(header, tuple(rows), numbers=frozenset({5, 7, 8}))]
     if len(incidents) > _ROWS:
         blocks.append(Paragraph(f"{plural(len(incidents) - _ROWS, 'more incident')} left out."))

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
+from .._labelled import Label
 from .._text import cut, utc, visible
 from .._types import Incident, IncidentDetail
 
@@ -47,14 +48,18 @@ def incident_csv(detail: IncidentDetail) -> str:
 _LONG = ("sample_arguments", "sample_result", "error_text")
 
 
-def incidents_csv(incidents: Iterable[Incident]) -> str:
-    """One row per incident: the fields of its JSON, with the time of its start in words."""
-    header = ["started_at", *(field.name for field in fields(Incident))]
+def incidents_csv(incidents: Iterable[Incident], labels: Mapping[str, Label] | None = None) -> str:
+    """One row per incident: the fields of its JSON, with the time of its start in words, and its label."""
+    header = ["started_at", *(field.name for field in fields(Incident)), "label", "label_note"]
+    known = labels or {}
 
     def row(one: Incident) -> dict[str, object]:
         values = one.to_json()
         values["tools"] = " → ".join(one.tools)
-        return {"started_at": utc(one.first_ns), **values, **{name: _long(values[name]) for name in _LONG}}
+        label = known.get(one.key)
+        said = (label.verdict.value, _long(label.note)) if label else (None, None)
+        values |= {name: _long(values[name]) for name in _LONG}
+        return {"started_at": utc(one.first_ns), **values, "label": said[0], "label_note": said[1]}
 
     return _write(map(row, incidents), header)
 

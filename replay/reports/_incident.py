@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...guard import GuardPolicy
+from .._labelled import Label
 from .._text import cut, duration, plural, utc
 from .._types import Incident, IncidentCall, IncidentDetail, TextChange
 from .._words import KIND_WORDS, counterfactual, incident_summary, incident_title, thresholds_of
@@ -21,7 +22,7 @@ from ._document import (
     inline,
     quote,
 )
-from ._parts import commands, coverage_text, glossary
+from ._parts import commands, coverage_text, glossary, label_words
 
 __all__ = ["incident_document"]
 
@@ -31,11 +32,14 @@ _TEXT = 4_000  # characters of one text
 _MARKS = 400
 
 
-def incident_document(detail: IncidentDetail, policy: GuardPolicy, db: str) -> Document:
-    """Summary, impact, what a guard would have done, timeline, contents, where to look, coverage."""
+def incident_document(
+    detail: IncidentDetail, policy: GuardPolicy, db: str, label: Label | None
+) -> Document:
+    """Summary, label, impact, what a guard would have done, timeline, contents, where to look, coverage."""
     incident = detail.incident
     blocks: list[Block] = [
         Paragraph(inline(incident_summary(incident, detail.run, policy, quote))),
+        *_label(label),
         Heading(2, "Impact"),
         Fields(_impact(detail)),
         Heading(2, "What a guard would have done"),
@@ -54,6 +58,18 @@ def incident_document(detail: IncidentDetail, policy: GuardPolicy, db: str) -> D
         Fields(glossary()),
     ]
     return Document(incident_title(incident, quote), tuple(blocks))
+
+
+def _label(label: Label | None) -> list[Block]:
+    """What a person said it was. Nothing where nobody did."""
+    if label is None:
+        return []
+    rows: list[tuple[str, Inline]] = [("Labelled", f"{label_words(label)}, {utc(label.labelled_ns)}")]
+    blocks: list[Block] = [Fields(tuple(rows))]
+    if label.note:
+        text, note = cut(label.note, _TEXT)
+        blocks.append(Code(text, note))
+    return [Heading(2, "What a person said it was"), *blocks]
 
 
 def _impact(detail: IncidentDetail) -> tuple[tuple[str, Inline], ...]:
@@ -75,7 +91,7 @@ def _impact(detail: IncidentDetail) -> tuple[tuple[str, Inline], ...]:
     rows.append(("The same fault", f"seen in {plural(runs, 'run')}" if runs > 1 else "seen in this run only"))
     ended = "resolved: the agent got out of it" if incident.resolved else "unresolved: the run ended in it"
     rows.append(("Ended", ended))
-    if incident.soft_failure:
+    if incident.soft_failure and not incident.resolved:
         rows.append(("Visible from outside", "no: the agent's span ended without an error"))
     return tuple(rows)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 
 from ...guard import GuardPolicy
+from .._labelled import Label
 from .._text import plural
 from .._types import Coverage
 from ._document import Block, Code, Fields, Inline, Paragraph, Quoted
 
-__all__ = ["commands", "coverage_text", "glossary", "knobs"]
+__all__ = ["commands", "coverage_text", "glossary", "knobs", "label_words"]
 
 
 def coverage_text(covered: Coverage) -> list[Block]:
@@ -49,6 +50,11 @@ def coverage_text(covered: Coverage) -> list[Block]:
     if hints:
         blocks.append(Fields(tuple(hints)))
     return blocks
+
+
+def label_words(label: Label | None) -> str:
+    """What a person said of an incident."""
+    return "none" if label is None else label.verdict.value.replace("_", " ")
 
 
 def knobs(policy: GuardPolicy) -> list[Block]:
