@@ -177,19 +177,20 @@ def _draft(node: Node, logs: Mapping[str, Sequence[LogRecord]], reader: MessageR
     if failure.failed is True and node.frame:
         messages.output = None
     usage = _usage(attributes, shape)
+    # By position, in the order of the fields, see `draft_call`.
     return RequestDraft(
-        node=node,
-        run=None,
-        messages=messages,
-        failure=failure,
-        provider=first_text(attributes, shape.provider),
-        model=first_text(attributes, shape.model),
-        input_tokens=_tokens(attributes, shape.input_tokens, usage, _PROMPT_TOKENS),
-        output_tokens=_tokens(attributes, shape.output_tokens, usage, _COMPLETION_TOKENS),
-        cost=_cost(attributes, shape),
-        dialect=dialect_of(span, shape),
-        agent_name=first_text(attributes, shape.agent) or node.agent_name,
-        service_name=as_text(span.resource.get("service.name")),
+        node,
+        None,
+        messages,
+        failure,
+        first_text(attributes, shape.provider),
+        first_text(attributes, shape.model),
+        _tokens(attributes, shape.input_tokens, usage, _PROMPT_TOKENS),
+        _tokens(attributes, shape.output_tokens, usage, _COMPLETION_TOKENS),
+        _cost(attributes, shape),
+        dialect_of(span, shape),
+        first_text(attributes, shape.agent) or node.agent_name,
+        as_text(span.resource.get("service.name")),
     )
 
 

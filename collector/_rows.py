@@ -153,8 +153,7 @@ def arrow_table(columns: Mapping[str, pa.DataType], rows: Sequence[tuple[Any, ..
     return pa.Table.from_arrays(arrays, names=list(columns))
 
 
-def _array(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    values = list(values)
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, type=kind)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError):
@@ -207,9 +206,11 @@ class Resources:
 def tidy_span(span: SpanRecord, received_ns: int) -> None:
     """Set the receive time, and bring numbers into the range of their columns, before anything reads them."""
     span.received_ns = _in_range(received_ns)
-    span.start_ns = _in_range(span.start_ns)
-    if span.end_ns is not None:
-        span.end_ns = _in_range(span.end_ns)
+    end_ns = span.end_ns
+    if not 0 <= span.start_ns <= _LONGEST:
+        span.start_ns = _in_range(span.start_ns)
+    if end_ns is not None and not 0 <= end_ns <= _LONGEST:
+        span.end_ns = _in_range(end_ns)
     if not 0 <= span.kind < 128:
         span.kind = 0
     if not 0 <= span.status_code < 128:
