@@ -40,8 +40,8 @@ def create_schema(con: DuckDBPyConnection) -> None:
     con.execute(sql_text("schema.sql"))
     con.execute(sql_text("views.sql"))
     con.execute(
-        "INSERT INTO meta VALUES ('schema_version', ?), ('version', ?), ('fold_serial', '0'), ('removals', '0'),"
-        " ('store_id', ?)",
+        "INSERT INTO meta VALUES"
+        " ('schema_version', ?), ('version', ?), ('fold_serial', '0'), ('removals', '0'), ('store_id', ?)",
         # Versions are keys of readers' caches: a file made in the place of a deleted one must not repeat its.
         [str(SCHEMA_VERSION), str(time.time_ns() // 1_000_000), str(uuid.uuid4())],
     )

@@ -62,7 +62,7 @@ class Counted(str):
 
     @property
     def quiet(self) -> str | None:
-        """The name of a table with the calls of units in which no call occurs twice; None where all are in `busy`."""
+        """The name of a table with the calls of units in which no call occurs twice; None: `busy` has all."""
         return None if self.rule.marks is None else f"{self}_quiet"
 
     def busy(self, top: int) -> str:
@@ -115,7 +115,7 @@ def _views(facts: Facts, rule: _Rule) -> Counted:
             f"counting AS (SELECT *, {rule.marks} FROM ({_PLAIN})), "
             f"busy_units AS (SELECT unit FROM {rule.table}_units WHERE {there}) {sql_text('quiet_calls')}"
         )
-        query += f" UNION ALL SELECT * FROM {name}_quiet"
+        query += f" UNION ALL SELECT * FROM {name}_quiet"  # noqa: S608
     con.execute(f"CREATE VIEW {name} AS {query}")
     views = (name, f"{name}_again", f"{name}_quiet")
     _drop_with(name, facts.con, "; ".join(f"DROP VIEW IF EXISTS {view}" for view in views))
@@ -165,10 +165,8 @@ def _brought_up(
         _with_neighbours(con, rule, policy, changed)
         part = _part(con, facts)
         _see(con, facts, store, policy, rule, part)
-        low, high = con.execute(
-            "SELECT coalesce(min(run), 0), coalesce(max(run), 0) FROM some_runs"
-        ).fetchall()[0]
-        among = f"run BETWEEN {low} AND {high} AND run IN (SELECT run FROM some_runs)"
+        low, high = _bounds(con, "run", "some_runs")
+        among = f"run BETWEEN {low} AND {high} AND run IN (SELECT run FROM some_runs)"  # noqa: S608
         rule.dead += replace_rows(con, rule.table, ["run", "seq"], _counting_query(rule), among, generation)
         units = f"SELECT DISTINCT unit FROM {rule.table} WHERE {alive(generation)} AND {among}"  # noqa: S608
         if rule.marks is not None:
@@ -193,21 +191,24 @@ def _with_neighbours(
     )
     if policy.scope == "run":
         con.execute(
-            "INSERT INTO some_runs SELECT a.run FROM ancestors AS a JOIN some_runs AS s ON s.run = a.ancestor "
+            "INSERT INTO some_runs "
+            "SELECT a.run FROM ancestors AS a JOIN some_runs AS s ON s.run = a.ancestor "
             "EXCEPT SELECT run FROM some_runs"
         )
         con.execute(
-            "INSERT INTO some_runs SELECT a.ancestor FROM ancestors AS a JOIN some_runs AS s ON s.run = a.run "
+            "INSERT INTO some_runs "
+            "SELECT a.ancestor FROM ancestors AS a JOIN some_runs AS s ON s.run = a.run "
             "EXCEPT SELECT run FROM some_runs"
         )
         return
     column = "trace" if policy.scope == "trace" else "session"
+    before = f"SELECT run, unit FROM {rule.table} WHERE {alive(max(rule.seen))}"  # noqa: S608
     while True:
         added = con.execute(
             f"INSERT INTO some_runs SELECT run FROM facts WHERE {column} IN ("  # noqa: S608
             f"SELECT {column} FROM facts WHERE run IN (SELECT run FROM some_runs)) "
-            f"UNION SELECT run FROM {rule.table} WHERE {alive(max(rule.seen))} AND unit IN ("
-            f"SELECT unit FROM {rule.table} WHERE {alive(max(rule.seen))} AND run IN (SELECT run FROM some_runs)) "
+            f"UNION SELECT run FROM ({before}) WHERE unit IN ("
+            f"SELECT unit FROM ({before}) WHERE run IN (SELECT run FROM some_runs)) "
             "EXCEPT SELECT run FROM some_runs"
         ).fetchall()[0][0]
         if not added:
@@ -224,14 +225,16 @@ def _part(con: duckdb.DuckDBPyConnection, facts: Facts) -> Part:
         f"WHERE run BETWEEN {low} AND {high} AND run IN (SELECT run FROM some_runs)"
     )
     con.execute("CREATE OR REPLACE TEMP VIEW facts AS SELECT * FROM some_facts")
-    first, last = con.execute(
-        "SELECT coalesce(min(start_ns), 0), coalesce(max(start_ns), 0) FROM facts"
-    ).fetchall()[0]
+    first, last = _bounds(con, "start_ns", "facts")
     names = arrow(con, "SELECT run, run_id FROM runs WHERE run IN (SELECT run FROM some_runs) ORDER BY run")
-    return Part(
-        names,
-        f"c.start_ns BETWEEN {first} AND {last} AND c.run_id IN (SELECT run_id FROM run_names)",
-    )
+    where = f"c.start_ns BETWEEN {first} AND {last} AND c.run_id IN (SELECT run_id FROM run_names)"  # noqa: S608
+    return Part(names, where)
+
+
+def _bounds(con: duckdb.DuckDBPyConnection, column: str, table: str) -> tuple[int, int]:
+    found = con.execute(f"SELECT min({column}), max({column}) FROM {table}").fetchall()[0]  # noqa: S608
+    low, high = (0 if one is None else one for one in found)
+    return low, high
 
 
 def _note_size(con: duckdb.DuckDBPyConnection, rule: _Rule) -> None:

@@ -43,11 +43,8 @@ def replace_rows(
 
     `key` names the columns that tell rows apart. Rows that are the same stay.
     """
-    names = ", ".join(
-        name
-        for name, *_ in con.execute(f"SELECT * FROM {table} LIMIT 0").description or ()
-        if name not in _OWN
-    )
+    columns = con.execute(f"SELECT * FROM {table} LIMIT 0").description or ()  # noqa: S608
+    names = ", ".join(name for name, *_ in columns if name not in _OWN)
     con.execute(f"CREATE OR REPLACE TEMP TABLE rows_now AS SELECT {names} FROM ({fresh}) AS fresh")  # noqa: S608
     con.execute(
         f"CREATE OR REPLACE TEMP TABLE rows_then AS SELECT rowid AS place, {names} FROM {table} "  # noqa: S608

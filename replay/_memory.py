@@ -28,6 +28,7 @@ NAMES = ("tool", "agent", "service", "dialect", "kind")
 """Columns of `facts` that hold numbers of names."""
 
 _EVER = {"since": -(2**63), "until": 2**63 - 1}
+_NESTED = "SELECT DISTINCT run_id FROM mentions WHERE parent_run_id IS NOT NULL"
 _AT_ONCE = 250_000  # calls that are copied at once; all of 10 M at once would take 1 GB more
 # Rows that are gone are still looked at and take memory: with more of them than this, all is read again.
 _MOST_DEAD, _DEAD_SHARE = 100_000, 0.2
@@ -91,11 +92,8 @@ def load(store: duckdb.DuckDBPyConnection, state: StoreState | None) -> Memory:
     memory = Memory(duckdb.connect(":memory:"), {}, state)
     con = memory.con.cursor()
     with _snapshot(store) as seen:
-        offered = {"mentions": arrow(seen, sql_text("mentions"))}
-        con.register("mentions", offered["mentions"])
-        nested = con.sql(
-            "SELECT run_id, min(parent_run_id) AS parent_run_id FROM mentions GROUP BY run_id HAVING count(parent_run_id) > 0"
-        ).to_arrow_table()
+        con.register("mentions", arrow(seen, sql_text("mentions")))
+        nested = con.sql(_NESTED).to_arrow_table()
         con.register("nested_starts", _nested_starts(seen, nested, _EVER))
         con.execute("CREATE TEMP TABLE run_names (run INTEGER, run_id VARCHAR)")
         made = con.sql(sql_text("runs"), params={"last": 0}).to_arrow_table()
@@ -108,8 +106,8 @@ def load(store: duckdb.DuckDBPyConnection, state: StoreState | None) -> Memory:
         lists = {"trace": traces}
         for column in (*NAMES, "session"):
             lists[column] = arrow(seen, sql_text("names"), {"column": column})
-        for column, table in lists.items():
-            table = _numbered(table)
+        for column, listed in lists.items():
+            table = _numbered(listed)
             seen.register(f"{column}_names", table)
             con.register("offered", table)
             con.execute(f"CREATE TABLE {column}_names AS SELECT * FROM offered")  # noqa: S608
@@ -192,14 +190,11 @@ class _Refresh:
         mentioned = arrow(self.seen, sql_text("changed_runs"), span)
         self.con.register("mentioned_runs", mentioned)
         # Also those that were there before: a run may be another one now.
-        wanted = self.con.sql(
-            "SELECT run_id, max(spanning) AS spanning FROM ("
-            "SELECT run_id, spanning FROM mentioned_runs UNION ALL "
-            "SELECT r.run_id, CASE WHEN m.run_id IS NULL THEN 1 ELSE 0 END FROM run_traces AS x "
-            "JOIN trace_names AS t ON t.id = x.trace JOIN changed_traces AS c ON c.trace_id = t.name "
-            f"JOIN run_rows AS r ON r.run = x.run AND {alive(self.memory.generation)} "  # noqa: S608
-            "LEFT JOIN mentioned_runs AS m ON m.run_id = r.run_id) AS runs GROUP BY run_id"
-        ).to_arrow_table()
+        self.con.execute(
+            "CREATE TEMP VIEW runs_before AS SELECT * FROM run_rows "  # noqa: S608
+            f"WHERE {alive(self.memory.generation)}"
+        )
+        wanted = arrow(self.con, sql_text("wanted_runs"))
         runs = self.con.execute("SELECT count(*) FROM run_rows").fetchall()[0][0]
         if wanted.num_rows > 100 and wanted.num_rows > runs * _MOST_CHANGED:
             return None
@@ -223,9 +218,7 @@ class _Refresh:
         wanted = "run_id IN (SELECT run_id FROM wanted_runs) AND start_ns BETWEEN $since AND $until"
         mentions = arrow(self.seen, filtered("mentions", wanted), span)
         self.con.register("mentions", mentions)
-        nested = self.con.sql(
-            "SELECT run_id, min(parent_run_id) AS parent_run_id FROM mentions GROUP BY run_id HAVING count(parent_run_id) > 0"
-        ).to_arrow_table()
+        nested = self.con.sql(_NESTED).to_arrow_table()
         self.con.register("nested_starts", _nested_starts(self.seen, nested, span))
         self.con.execute(
             "CREATE OR REPLACE TEMP TABLE run_names AS SELECT run, run_id FROM run_rows "  # noqa: S608
@@ -246,9 +239,7 @@ class _Refresh:
             "CREATE TEMP TABLE changed_runs AS "
             "SELECT run, run_id FROM made_runs UNION SELECT run, run_id FROM run_names"
         )
-        self._add_names(
-            "trace", "SELECT trace_id AS name, min(start_ns) AS at FROM mentions GROUP BY trace_id"
-        )
+        self._add_names("trace", "SELECT DISTINCT trace_id AS name FROM mentions")
         self.con.execute(
             "INSERT INTO run_traces SELECT r.run, t.id FROM mentions AS m "
             "JOIN changed_runs AS r ON r.run_id = m.run_id JOIN trace_names AS t ON t.name = m.trace_id "
@@ -281,7 +272,7 @@ class _Refresh:
         arrived = arrow(self.seen, sql_text("arrived"), span)
         self.con.register("tool_call_rows", arrived)
         for column in (*NAMES, "session"):
-            self._add_names(column, f"SELECT name, 0 AS at FROM ({_with(sql_text('names'), column)})")
+            self._add_names(column, _with(sql_text("names"), column))
         self.con.execute("DROP TABLE run_names; CREATE TEMP VIEW run_names AS SELECT * FROM changed_runs")
         bounds = self.con.execute("SELECT min(run), max(run) FROM changed_runs").fetchall()[0]
         low, high = (0 if bound is None else bound for bound in bounds)
@@ -290,19 +281,19 @@ class _Refresh:
             "fact_rows",
             ["run", "seq"],
             sql_text("facts"),
-            f"run BETWEEN {low} AND {high} AND run IN (SELECT run FROM changed_runs)",
+            f"run BETWEEN {low} AND {high} AND run IN (SELECT run FROM changed_runs)",  # noqa: S608
             self.generation,
         )
 
     def _add_names(self, column: str, query: str) -> None:
-        """Number the names that a query (name, at) has and the table has not."""
+        """Number the names that a query (name) has and the table has not."""
         import pyarrow as pa
 
         table = f"{column}_names"
         new = self.con.execute(
             f"SELECT q.name FROM ({query}) AS q "  # noqa: S608
             f"LEFT JOIN {table} AS n ON n.name IS NOT DISTINCT FROM q.name "
-            "WHERE n.id IS NULL ORDER BY q.at, q.name"
+            "WHERE n.id IS NULL ORDER BY q.name"
         ).fetchall()
         if not new:
             return

@@ -51,7 +51,7 @@ def find_stretches(
     if runs is not None:
         con.execute("CREATE TEMP TABLE some_runs AS SELECT unnest($runs) AS run", {"runs": sorted(runs)})
         low, high = (min(runs), max(runs)) if runs else (0, 0)
-        only = f"WHERE run BETWEEN {low:d} AND {high:d} AND run IN (SELECT run FROM some_runs)"
+        only = f"WHERE run BETWEEN {low:d} AND {high:d} AND run IN (SELECT run FROM some_runs)"  # noqa: S608
     # Only errors of one kind go round with calls that differ; for all else a call occurs twice in its run.
     con.execute(f"CREATE TEMP VIEW all_calls AS SELECT * FROM {counted} {only}")  # noqa: S608
     con.execute(f"CREATE TEMP TABLE calls AS SELECT * FROM ({counted.busy(0)}) {only}")  # noqa: S608
@@ -204,7 +204,8 @@ def keep_members(facts: Facts, stretches: Sequence[Stretch], first: int) -> None
         "(incident BIGINT, number BIGINT, run INTEGER, seq INTEGER, by_tool BOOLEAN)"
     )
     con.execute(
-        "INSERT INTO member_rows SELECT incident, generate_subscripts(seqs, 1) AS number, run, unnest(seqs) AS seq, by_tool "
+        "INSERT INTO member_rows "
+        "SELECT incident, generate_subscripts(seqs, 1) AS number, run, unnest(seqs) AS seq, by_tool "
         "FROM stretches"
     )
     con.unregister("stretches")

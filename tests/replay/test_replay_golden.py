@@ -10,8 +10,8 @@ import pytest
 
 from loopscope.replay._sql import sql_text
 
-# unit, ord, key, result, outcome: three runs. Run 1 loops with other work between, and gets another answer once;
-# run 2 lies in run 1 and starts late; nothing in run 3 happens twice.
+# unit, ord, key, result, outcome: three runs. Run 1 loops with other work between, and gets another answer
+# once; run 2 lies in run 1 and starts late; nothing in run 3 happens twice.
 CALLS = [
     (1, 1, 10, 7, 1),
     (1, 2, 10, 7, 1),
@@ -33,9 +33,8 @@ TOOL_OF = {(3, 2): 1}
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     """`counting` and `nesting` as sql/calls.sql wants them, then the tables made of them, in their order."""
     with duckdb.connect(":memory:") as con:
-        con.execute(
-            "CREATE TABLE made (unit INTEGER, ord INTEGER, key BIGINT, result BIGINT, outcome TINYINT, tool INTEGER)"
-        )
+        columns = "unit INTEGER, ord INTEGER, key BIGINT, result BIGINT, outcome TINYINT, tool INTEGER"
+        con.execute(f"CREATE TABLE made ({columns})")
         con.executemany(
             "INSERT INTO made VALUES (?, ?, ?, ?, ?, ?)", [(*row, TOOL_OF.get(row[:2], 0)) for row in CALLS]
         )
@@ -43,9 +42,10 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
             """
             CREATE TABLE counting AS
             SELECT
-                unit AS run, ord AS seq, NULL AS turn, tool, 0 AS agent, 0 AS service, 0 AS dialect, 0 AS kind, outcome,
-                0 AS seen, FALSE AS truncated, unit, ord, key, key AS slot, key AS series, FALSE AS err,
-                0 AS resets_before, 0 AS successes_before, result, 100 * unit + 10 * ord AS start_ns,
+                unit AS run, ord AS seq, NULL AS turn, tool, 0 AS agent, 0 AS service, 0 AS dialect,
+                0 AS kind, outcome, 0 AS seen, FALSE AS truncated, unit, ord, key, key AS slot, key AS series,
+                FALSE AS err, 0 AS resets_before, 0 AS successes_before, result,
+                100 * unit + 10 * ord AS start_ns,
                 100 * unit + 10 * ord + 5 AS end_ns, key IS NOT NULL AND outcome = 1 AS counted,
                 key IS NOT NULL AND outcome = 1 AS judgeable, FALSE AS unlike
             FROM made

@@ -1,4 +1,4 @@
-"""Ten thousand pairs of a random trace and a random policy: the SQL engine says of every call what the guard says."""
+"""Ten thousand random traces and policies: the SQL engine says of every call what the guard says."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_ten_thousand_traces_and_policies(store: tuple[Any, list[ToolCall], dict
             for action, _, _, after in expected.values():
                 seen[action] += 1
                 seen[after or ""] += 1
-        assert_units(con, calls, one)
+            assert_units(con, calls, one)
     assert cases >= 10_000
     # A comparison in which nothing happens would hold whatever the engine does.
     actions = ("allow", "nudge", "block", "not_counted", "after_block")

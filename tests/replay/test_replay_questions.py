@@ -319,7 +319,8 @@ def test_many_counting_rules_do_not_pile_up(tmp_path: Path) -> None:
         _facts.facts_of(con)
         .cursor()
         .execute(
-            "SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'calls_%' AND table_name NOT LIKE '%_units'"
+            "SELECT count(*) FROM duckdb_tables() "
+            "WHERE table_name LIKE 'calls_%' AND table_name NOT LIKE '%_units'"
         )
     )
     assert tables.fetchall()[0][0] <= 3

@@ -14,8 +14,7 @@ import pytest
 
 from loopscope.collector import Spool, Store, fold, prune, traces_json_to_protobuf
 from loopscope.guard import GuardPolicy, Outcome, OutcomeRule, ToolPolicy
-from loopscope.replay import Filters, call_verdicts, coverage, find_incidents, sweep, totals
-from loopscope.replay import _facts
+from loopscope.replay import Filters, _facts, call_verdicts, coverage, find_incidents, sweep, totals
 
 SEED = int(os.environ.get("LOOPSCOPE_SEED", "1"))
 START = 1_760_000_000_000_000_000
@@ -166,3 +165,99 @@ def test_after_each_fold_all_answers_are_those_of_a_fresh_look(tmp_path: Path, s
             generations += 1
             assert answers(con) == anew(lambda con=con: answers(con))
     assert generations > 2
+
+
+def loops(path: Path, traces: range, calls: range) -> None:
+    """In each trace one agent that asks the same again and again."""
+    spans = []
+    for number in traces:
+        for index in calls:
+            at = START + (100 * number + index) * SECOND
+            spans.append(
+                {
+                    "traceId": f"{number:032x}",
+                    "spanId": f"{number:08x}{index + 1:08x}",
+                    "name": "execute_tool read",
+                    "startTimeUnixNano": str(at),
+                    "endTimeUnixNano": str(at + SECOND // 2),
+                    "attributes": [
+                        attribute("gen_ai.operation.name", "execute_tool"),
+                        attribute("gen_ai.tool.name", "read"),
+                        attribute("gen_ai.tool.call.arguments", "{}"),
+                        attribute("gen_ai.tool.call.result", "same"),
+                    ],
+                }
+            )
+    arrive(path, spans)
+
+
+def said(facts: _facts.Facts, table: str) -> list[tuple[int, ...]]:
+    """How many calls, the largest count and the largest top."""
+    return facts.cursor().execute(f"SELECT count(*), max(count), max(top) FROM {table}").fetchall()
+
+
+def test_a_reader_of_an_older_state_sees_that_state(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(1, 4), range(2))
+    with Store(path).lease() as con:
+        older = _facts.facts_of(con)
+        counted = older.counted(con, POLICIES[0])
+        assert said(older, counted) == [(6, 2, 2)]
+    loops(path, range(2, 5), range(2, 4))
+    with Store(path).lease() as con:
+        newer = _facts.facts_of(con)
+        assert newer is not older
+        assert newer.memory is older.memory
+        assert said(newer, newer.counted(con, POLICIES[0])) == [(12, 4, 4)]
+        assert said(older, counted) == [(6, 2, 2)]
+        assert older.cursor().execute("SELECT count(*) FROM facts").fetchall() == [(6,)]
+        # Counted for the first time after the store went on.
+        assert said(older, older.counted(con, GuardPolicy(counted_outcomes=(Outcome.SUCCESS,)))) == [
+            (6, 2, 2)
+        ]
+
+
+def test_only_what_differs_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(1, 4), range(3))
+    with Store(path).lease() as con:
+        _facts.facts_of(con)
+    loops(path, range(1, 4), range(3, 5))
+    with Store(path).lease() as con:
+        memory = _facts.facts_of(con).memory
+        assert memory.generation == 1
+        assert memory.dead == 0
+        rows = memory.con.execute(
+            "SELECT born, count(*) FROM fact_rows GROUP BY born ORDER BY born"
+        ).fetchall()
+    assert rows == [(0, 9), (1, 6)]
+
+
+def test_what_was_removed_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(1, 4), range(4))
+    with Store(path).lease() as con:
+        before = _facts.facts_of(con)
+        assert totals(con, POLICIES[0])[0].runs == 3
+    prune(Store(path), START + 250 * SECOND, compacting=False)
+    loops(path, range(3, 5), range(4, 6))
+    with Store(path).lease() as con:
+        assert _facts.facts_of(con).memory is not before.memory
+        assert totals(con, POLICIES[0])[0].runs == 2
+        assert answers(con) == anew(lambda: answers(con))
+
+
+def test_labels_do_not_make_it_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(1, 3), range(4))
+    with Store(path).lease() as con:
+        before = _facts.facts_of(con)
+        incidents = [one.key for one in find_incidents(con)]
+    with Store(path).write() as con:
+        con.execute("INSERT INTO labels VALUES ('x', 'polling', NULL, now()::TIMESTAMP)")
+    with Store(path).lease() as con:
+        after = _facts.facts_of(con)
+        assert after is not before
+        assert after.memory is before.memory
+        assert after.generation == before.generation
+        assert [one.key for one in find_incidents(con)] == incidents
