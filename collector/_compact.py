@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..guard import StoreBusyError, StoreError
 from ._lease import turnstile
-from ._store import Store
+from ._store import BLOCK_BYTES, Store
 
 __all__ = ["compact"]
 
@@ -51,7 +51,7 @@ def compact(store: Store) -> tuple[int, int]:
     try:
         with _held(store, path) as connection:
             try:
-                connection.execute(f"ATTACH '{_quoted(draft)}' AS fresh")
+                connection.execute(f"ATTACH '{_quoted(draft)}' AS fresh (BLOCK_SIZE {BLOCK_BYTES})")
                 connection.execute("COPY FROM DATABASE old TO fresh")
                 connection.execute("CHECKPOINT fresh")
                 connection.execute("DETACH fresh")

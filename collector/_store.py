@@ -19,7 +19,7 @@ from ._schema import create_schema, refuse_newer, schema_version, upgrade_schema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Store", "counter", "grow"]
+__all__ = ["BLOCK_BYTES", "Store", "counter", "grow"]
 
 _logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 _SETTLED_NS = 100_000_000
 # A batch leaves a partly filled block per table: with DuckDB's own 262144, 40,000 tool spans take 728 B each
 # instead of 574, agent traces 1,144 instead of 953. At 16384 texts compress worse.
-_BLOCK_BYTES = 65536
+BLOCK_BYTES = 65536
 _MOST_MEMORY_GIB = 4  # that DuckDB may use for blocks of the file and for queries
 
 
@@ -200,7 +200,7 @@ def _make(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new")
     try:
         try:
-            with duckdb.connect(str(draft), config={"default_block_size": _BLOCK_BYTES}) as connection:
+            with duckdb.connect(str(draft), config={"default_block_size": BLOCK_BYTES}) as connection:
                 create_schema(connection)
         except duckdb.Error as error:
             raise StoreError(f"cannot make the database {path}: {str(error).splitlines()[0]}") from error

@@ -25,6 +25,7 @@ from loopscope.collector import Spool, Store, fold, prune
 from loopscope.collector import _prune as pruning
 from loopscope.collector._compact import compact
 from loopscope.collector._schema import sql_text
+from loopscope.collector._store import BLOCK_BYTES
 from loopscope.guard import StoreError
 
 DAY = 86_400_000_000_000
@@ -366,3 +367,17 @@ def test_texts_go_in_steps(store, monkeypatch, at_once):
     texts = count(store, "contents")
     report = prune(store, NOW - 30 * DAY, compacting=False)
     assert report.texts == texts - count(store, "contents") == texts // 2
+
+
+def test_a_file_has_small_blocks_before_and_after_it_is_rewritten(store):
+    """A batch leaves a partly filled block per table, so large ones cost a third of the file."""
+    put(Spool(store.path), "a", tool_span(1, 1, NOW))
+    fold(store)
+    sizes = []
+    for _ in range(2):
+        with store.lease() as con:
+            sizes.append(con.execute("SELECT block_size FROM pragma_database_size()").fetchall()[0][0])
+        compact(store)
+    assert sizes == [BLOCK_BYTES, BLOCK_BYTES]
+    with store.lease() as con:
+        assert con.execute("SELECT count(*) FROM tool_calls").fetchall() == [(1,)]
