@@ -131,8 +131,8 @@ def _parsed(text: str) -> Any:
 def _dumped(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
+    except (TypeError, ValueError, RecursionError):  # deep, or with keys that JSON has not
+        return canonical_arguments(value, metadata_keys=())
 
 
 def rule_calls(records: Iterable[CallRecord]) -> list[RuleCall]:

@@ -347,3 +347,19 @@ def test_reasons_compare_as_the_guard_compares_them() -> None:
     calls = [a()] + [a(arguments={"x": 1, "y": 2, "_duplicate_reasoning": reason}) for reason in reasons]
     refused = [n for n, one in enumerate(calls, 1) if guard.before(one.tool, one.arguments).refusal]
     assert run_rule("reasoned-override", calls).refused == tuple(refused)
+
+
+def test_deep_and_odd_values_are_values() -> None:
+    deep: dict[str, Any] = {}
+    inner = deep
+    for _ in range(1_500):
+        inner["a"] = {}
+        inner = inner["a"]
+    for value in (deep, "[" * 5_000, {1: "a", (2, 3): {4}}, b"\xff", float("nan"), "\ud800"):
+        calls = [a(arguments=value, result=value)] * 6
+        assert stop("gemini-cli", calls) == 5
+        assert stop("ours", calls) == 5
+        assert (
+            run_rule("openclaw", [CallRecord("message", value, value), failed(arguments=value)] * 2)
+            == RuleVerdicts()
+        )
