@@ -68,6 +68,7 @@ class Memory:
     rules: OrderedDict[str, Any] = field(default_factory=OrderedDict)  # of Facts.counted
     found: tuple[int, list[Any]] | None = None  # a generation and its incidents
     stretches: int = 0  # that were numbered
+    bases: dict[tuple[str, str], tuple[int, list[Any]]] = field(default_factory=dict)  # of _totals
     lock: RLock = field(default_factory=RLock)
 
     def changed_since(self, generation: int, until: int) -> frozenset[int]:

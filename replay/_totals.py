@@ -12,6 +12,7 @@ from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._incidents import find_incidents
+from ._kept import alive
 from ._sql import filtered, rows
 from ._types import SCHEMA_VERSION, Coverage, Incident, Totals
 
@@ -137,10 +138,45 @@ def _base(
     facts: Facts, judging: Judging, filters: Filters, by: str, where: str, params: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Calls and runs by label."""
-    return facts.remember(
-        ("base", filters, by, judging.outcome_rules),
-        lambda: rows(judging.con, filtered("base", where), {**params, "by": by}),
-    )
+
+    def ask() -> list[dict[str, Any]]:
+        if filters != ALL or judging.outcome_rules:
+            return rows(judging.con, filtered("base", where), {**params, "by": by})
+        memory = facts.memory
+        known = memory.bases.get((by, where))
+        if known is not None and known[0] <= facts.generation:
+            found = _moved_on(facts, known, by, where)
+        else:
+            found = rows(judging.con, filtered("base", where), {"by": by})
+        if facts.generation == memory.generation:
+            memory.bases[by, where] = facts.generation, found
+        return found
+
+    return facts.remember(("base", filters, by, judging.outcome_rules), ask)
+
+
+def _moved_on(
+    facts: Facts, known: tuple[int, list[dict[str, Any]]], by: str, where: str
+) -> list[dict[str, Any]]:
+    """The base of an older generation, less the runs that changed since, and these as they are now."""
+    before, base = known
+    changed = sorted(facts.memory.changed_since(before, facts.generation))
+    if not changed:
+        return base
+    sums = {row["label"]: dict(row) for row in base}
+    con = facts.con.cursor()
+    con.execute("CREATE TEMP TABLE changed_runs AS SELECT unnest($runs) AS run", {"runs": changed})
+    for generation, sign in ((before, -1), (facts.generation, 1)):
+        con.execute(
+            "CREATE OR REPLACE TEMP VIEW outcomes AS SELECT * FROM fact_rows "  # noqa: S608
+            f"WHERE {alive(generation)} AND run BETWEEN {changed[0]:d} AND {changed[-1]:d} "
+            "AND run IN (SELECT run FROM changed_runs)"
+        )
+        for row in rows(con, filtered("base", where), {"by": by}):
+            one = sums.setdefault(row["label"], {"label": row["label"], "runs": 0, "calls": 0})
+            one["runs"] += sign * row["runs"]
+            one["calls"] += sign * row["calls"]
+    return [sums[label] for label in sorted(sums) if sums[label]["calls"]]
 
 
 def _totals(row: Mapping[str, Any]) -> tuple[Totals, Totals]:

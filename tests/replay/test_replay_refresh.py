@@ -14,7 +14,7 @@ import pytest
 
 from loopscope.collector import Spool, Store, fold, prune, traces_json_to_protobuf
 from loopscope.guard import GuardPolicy, Outcome, OutcomeRule, ToolPolicy
-from loopscope.replay import Filters, _facts, call_verdicts, coverage, find_incidents, sweep, totals
+from loopscope.replay import Filters, _facts, call_verdicts, coverage, find_incidents, replay, sweep, totals
 
 SEED = int(os.environ.get("LOOPSCOPE_SEED", "1"))
 START = 1_760_000_000_000_000_000
@@ -123,6 +123,7 @@ def answers(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     found: dict[str, Any] = {
         "coverage": coverage(con),
         "incidents": [one.to_json() for one in find_incidents(con, policy=POLICIES[0])],
+        "replay": replay(con, POLICIES[0]).to_json(),
         "filtered": totals(con, POLICIES[0], Filters(tools=("read",), sessions=("chat 1",))),
         "sweep": [row.to_json() for row in sweep(con, POLICIES[0], [1, 2, None], [3, 4])],
     }
