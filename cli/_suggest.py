@@ -131,9 +131,8 @@ def _print(report: SuggestionReport, db: Path) -> None:
         out.print(one_line(note, 1000), style="dim")
     if found:
         out.print(
-            "\nExact: up to and including each run's first nudge or block that the recorded agent did not "
-            "see. "
-            "The rest is projected: after that, a live agent might have done something else.",
+            "\nExact: up to and including each run's first nudge or block that the recorded agent did "
+            "not see. The rest is projected: after that, a live agent might have done something else.",
             style="dim",
         )
         out.print(
@@ -154,8 +153,8 @@ def _print_one(policy: GuardPolicy, one: Suggestion) -> None:
         _print_examples(fact.examples)
     before, after, exact_before, exact_after = one.before, one.after, one.before_exact, one.after_exact
     parts = [
-        f"{words} {getattr(before, name):,} → {getattr(after, name):,} "
-        f"(exact {getattr(exact_before, name):,} → {getattr(exact_after, name):,})"
+        f"{words} {getattr(before, name):,} → {getattr(after, name):,} (exact "
+        f"{getattr(exact_before, name):,} → {getattr(exact_after, name):,})"
         for words, name in (
             ("calls nudged", "calls_nudged"),
             ("runs blocked", "runs_blocked"),
@@ -167,8 +166,8 @@ def _print_one(policy: GuardPolicy, one: Suggestion) -> None:
     effect = one.effect
     out.print(
         f"  nudges: {effect.nudges_gone:,} go, {effect.nudges_stay:,} stay, {effect.nudges_new:,} come; "
-        f"blocks: {effect.blocks_gone:,} go, {effect.blocks_stay:,} stay, {effect.blocks_new:,} come; "
-        f"on calls that later gave another result: {effect.moved_before:,} → {effect.moved_after:,}"
+        f"blocks: {effect.blocks_gone:,} go, {effect.blocks_stay:,} stay, {effect.blocks_new:,} come; on "
+        f"calls that later gave another result: {effect.moved_before:,} → {effect.moved_after:,}"
     )
     for word, shown in (("goes", effect.gone), ("comes", effect.new)):
         _print_examples(shown, f"{word}: ")

@@ -12,7 +12,7 @@ from ...guard import DEFAULT_METADATA_KEYS
 from .._sql import rows, sql_text
 from .._text import plural
 from ._context import Candidate, Context
-from ._leaves import LIMIT, Leaves, leaves_of, looks_like_noise, name_of_leaf
+from ._leaves import BUDGET, LIMIT, Leaves, leaves_of, looks_like_noise, name_of_leaf
 from ._names import changes_things, is_address, is_noise, tells_why, words_of
 from ._types import Fact, SuggestionKind
 from ._words import listed, quoted
@@ -57,7 +57,11 @@ def _calls(context: Context, tool: str, runs: list[int]) -> list[_Call]:
         "results": False,
     }
     found: list[_Call] = []
+    left = BUDGET
     for row in rows(context.con, sql_text("suggest_texts"), params):
+        left -= len(row["text"] or "")
+        if left < 0:
+            break
         leaves = leaves_of(row["text"])
         if leaves is not None and row["result_hash"] is not None:
             found.append(
@@ -138,8 +142,8 @@ def _candidate(
     what = listed(ordered, "and")
     evidence = (
         Fact(
-            f"{pairs:,} times {quoted(tool)} was called again in a run with nothing but {what} changed; the "
-            f"result was equal {plural(equal, 'time')}",
+            f"{pairs:,} times {quoted(tool)} was called again in a run with nothing but {what} changed; "
+            f"the result was equal {plural(equal, 'time')}",
             equal,
             pairs,
             len(runs),
@@ -147,8 +151,7 @@ def _candidate(
         ),
         Fact(
             f"without {what} the longest row of equal results is {longest} calls, in {len(of_rest):,} "
-            f"different "
-            f"calls with {len(answers):,} different results",
+            f"different calls with {len(answers):,} different results",
             longest,
         ),
     )

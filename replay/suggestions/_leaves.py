@@ -6,9 +6,19 @@ import json
 import re
 from typing import Any
 
-__all__ = ["LIMIT", "Leaves", "differing", "leaves_of", "looks_like_noise", "name_of_leaf", "names_of"]
+__all__ = [
+    "BUDGET",
+    "LIMIT",
+    "Leaves",
+    "differing",
+    "leaves_of",
+    "looks_like_noise",
+    "name_of_leaf",
+    "names_of",
+]
 
 LIMIT = 20_000  # characters of a text that is looked into
+BUDGET = 4_000_000  # characters of one tool's texts
 _MOST = 400  # values of one text
 
 Leaves = dict[tuple[str | int, ...], str]

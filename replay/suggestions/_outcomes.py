@@ -64,9 +64,8 @@ def _failures_by_text(context: Context) -> Iterator[Candidate]:
         evidence = (
             Fact(
                 f"{plural(calls, 'result')} of {quoted(tool)} begin with {spelled.replace('|', ' or ')} "
-                f"although they "
-                f"were recorded as successes; after {recovered:,} of them the same call gave a result that "
-                f"does not",
+                f"although they were recorded as successes; after {recovered:,} of them the same call "
+                "gave a result that does not",
                 recovered,
                 calls,
                 len(runs),
@@ -88,7 +87,7 @@ def _failures_by_text(context: Context) -> Iterator[Candidate]:
         yield Candidate(
             SuggestionKind.OUTCOMES,
             f"Take results of {quoted(tool)} that begin with {spelled.replace('|', ' or ')} for errors "
-            f"that may pass",
+            "that may pass",
             {"outcome_rules": [rule]},
             evidence,
             len(runs),

@@ -265,8 +265,7 @@ def _useless(
         if disturbed * 2 > new:
             return (
                 f"Of the {new:,} nudges and blocks that it would add, {disturbed:,} are on calls that "
-                f"later gave "
-                "another result."
+                "later gave another result."
             )
     elif gone == 0:
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +14,7 @@ from ._words import listed, quoted
 __all__ = ["resets"]
 
 _MOST = 20_000  # rows of equal results that are looked into
+_MOST_IN_UNIT = 100  # ... of one run, which may be very long
 
 
 def resets(context: Context) -> Iterator[Candidate]:
@@ -21,7 +22,7 @@ def resets(context: Context) -> Iterator[Candidate]:
     con = context.judged
     policy, names = context.policy, context.facts.tools
     changers = [tool for tool in context.changers(con) if not policy.rules_for(names[tool]).resets]
-    found = context.ask("suggest_changes", changers=changers, most=_MOST)
+    found = context.ask("suggest_changes", changers=changers, most=_MOST, most_in_unit=_MOST_IN_UNIT)
     for wanted in (context.named, set(changers) - context.named):
         candidate = _candidate(context, found, wanted)
         if candidate is not None:
@@ -46,23 +47,23 @@ def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) 
     helped = [row for row in helped if by_tool.keys() & set(row["tools"])]
     runs = len({row["run"] for row in ended})
     moved = [row for row in ended if row["moved"]]
-    all_hit = context.judged.execute("SELECT count(*) FROM streaks WHERE nudges + blocks > 0").fetchall()[0][
-        0
-    ]
+    hits = context.judged.execute("SELECT count(*) FROM streaks WHERE nudges + blocks > 0")
+    all_hit = hits.fetchall()[0][0]
+    stretches = plural(all_hit, "stretch", "stretches")
     shown = listed([names[tool] for tool in tools], "or")
+    least = "at least " if _is_cut(found) else ""
     evidence = [
         Fact(
-            f"in {len(helped):,} of {plural(all_hit, 'stretch', 'stretches')} of equal results that the "
-            f"policy nudges or "
-            f"blocks, {shown} succeeded between two of them",
+            f"in {least}{len(helped):,} of {stretches} of equal results that the policy nudges or blocks, "
+            f"{shown} succeeded between two of them",
             len(helped),
             all_hit,
             len({row["run"] for row in helped}),
             context.examples(_shown(context, helped)),
         ),
         Fact(
-            f"{len(ended):,} of these came to something: {len(moved):,} to another result of the same call, "
-            f"{len(ended) - len(moved):,} to new work of the run",
+            f"{len(ended):,} of these came to something: {len(moved):,} to another result of the same "
+            f"call, {len(ended) - len(moved):,} to new work of the run",
             len(ended),
             len(helped),
             runs,
@@ -75,8 +76,7 @@ def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) 
             evidence.append(
                 Fact(
                     f"{plural(pairs, 'time')} only {quoted(names[tool])} lay between two equal calls of "
-                    f"another "
-                    f"tool; the result had changed {plural(changed, 'time')}",
+                    f"another tool; the result had changed {plural(changed, 'time')}",
                     changed,
                     pairs,
                     seen,
@@ -89,8 +89,14 @@ def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) 
         change,
         tuple(evidence),
         runs,
-        affected=_affected(context, helped, len(found) == _MOST),
+        affected=_affected(context, helped, _is_cut(found)),
     )
+
+
+def _is_cut(found: list[dict[str, Any]]) -> bool:
+    """May there be more rows of equal results than were looked into?"""
+    in_run = Counter(row["run"] for row in found)
+    return len(found) >= _MOST or max(in_run.values(), default=0) >= _MOST_IN_UNIT
 
 
 def _affected(context: Context, helped: list[dict[str, Any]], cut: bool) -> list[int]:

@@ -12,7 +12,7 @@ from ...guard import GuardPolicy
 from .._sql import rows, sql_text
 from .._text import plural
 from ._context import Candidate, Context
-from ._leaves import LIMIT, differing, leaves_of, looks_like_noise, name_of_leaf, names_of
+from ._leaves import BUDGET, LIMIT, differing, leaves_of, looks_like_noise, name_of_leaf, names_of
 from ._names import is_address, is_noise
 from ._types import Fact, SuggestionKind
 from ._words import listed, quoted
@@ -70,8 +70,12 @@ def _look(context: Context, tool: str, runs: list[int]) -> tuple[_Seen, _Seen]:
     policies = _views() if context.policy.rules_for(tool).view is None else {}
     in_json, in_text = _Seen(), _Seen()
     before: dict[int, str] = {}
+    left_to_read = BUDGET
     for row in rows(context.con, sql_text("suggest_texts"), params):
         text, call = row["text"], row["scope_key"]
+        left_to_read -= len(text or "")
+        if left_to_read < 0:
+            break
         if call is None:
             continue
         if text is None:
@@ -154,9 +158,8 @@ def _candidate(context: Context, number: int, tool: str, seen: _Seen, key: str) 
     what = listed(names, "and")
     evidence = (
         Fact(
-            f"of {plural(seen.pairs, 'time')} that an equal call of {quoted(tool)} gave another result, it "
-            f"differed in "
-            f"nothing but {what} {plural(seen.alike, 'time')}",
+            f"of {plural(seen.pairs, 'time')} that an equal call of {quoted(tool)} gave another result, "
+            f"it differed in nothing but {what} {plural(seen.alike, 'time')}",
             seen.alike,
             seen.pairs,
             len(seen.runs),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["suggest", "suggestion_report"]
 
 _MOST = 12  # suggestions of one report
-_EXAMPLE_CALLS = 50_000  # of the runs in which examples lie
+_EXAMPLE_CALLS = 20_000  # of the runs in which examples lie
 
 
 def suggest(
@@ -118,8 +118,7 @@ def _notes(context: Context, left_out: int, any_found: bool) -> Iterator[str]:
     if left_out:
         yield (
             f"{plural(left_out, 'run')} recorded under a live guard left out: what an agent did after a "
-            f"note is "
-            "not what it would have done without."
+            "note is not what it would have done without."
         )
     coverage = covered(context.facts, context.con, context.filters)
     if totals.calls == 0:
@@ -128,9 +127,8 @@ def _notes(context: Context, left_out: int, any_found: bool) -> Iterator[str]:
     missing = max(coverage.calls_without_arguments, coverage.calls_without_result)
     if missing:
         yield (
-            f"{missing:,} of {totals.calls:,} calls have no recorded arguments or no recorded result: what "
-            f"they "
-            "repeat cannot be seen."
+            f"{missing:,} of {totals.calls:,} calls have no recorded arguments or no recorded result: "
+            "what they repeat cannot be seen."
         )
     longest = context.judged.execute("SELECT coalesce(max(length), 1) FROM streaks").fetchall()[0][0]
     if longest == 1:
@@ -138,15 +136,14 @@ def _notes(context: Context, left_out: int, any_found: bool) -> Iterator[str]:
     elif not totals.calls_nudged and not totals.calls_blocked:
         yield (
             f"No loop in {plural(totals.runs, 'run')}: at most {longest} equal results in a row, and the "
-            f"policy does "
-            "nothing yet."
+            "policy does nothing yet."
         )
     yield from context.notes
     if not any_found and longest > 1 and (totals.calls_nudged or totals.calls_blocked):
         yield (
             f"Nothing to suggest: the policy nudges {plural(totals.calls_nudged, 'call')} and blocks "
             f"{plural(totals.runs_blocked, 'run')} of {totals.runs:,}, and nothing recorded speaks for a "
-            f"change."
+            "change."
         )
 
 

@@ -53,8 +53,7 @@ def thresholds(context: Context, runs_lost: Callable[[SweepRow], int]) -> Candid
     if rests_on < _LEAST_RUNS:
         context.notes.append(
             f"{_capital(_pair(chosen))} would {_does(chosen)}, but that rests on "
-            f"{plural(rests_on, 'blocked run')}: "
-            "too little to suggest it."
+            f"{plural(rests_on, 'blocked run')}: too little to suggest it."
         )
         return None
     return Candidate(
@@ -81,8 +80,7 @@ def _evidence(
     totals = chosen.totals
     yield Fact(
         f"{_pair(chosen)}: would {_does(chosen)}; {lost[chosen.block]:,} of "
-        f"{plural(totals.runs_blocked, 'blocked run')} "
-        f"went on to something new. Limit: {words}",
+        f"{plural(totals.runs_blocked, 'blocked run')} went on to something new. Limit: {words}",
         totals.calls_avoidable,
         totals.calls_after_block,
         totals.runs_blocked,
@@ -106,9 +104,9 @@ def _evidence(
     if chosen.nudge is not None:
         room = "another try" if _block(chosen) - chosen.nudge >= _DISTANCE else "a note"
         text = (
-            f"the nudge does not change what a block avoids; {chosen.nudge} is the highest that leaves the "
-            f"agent "
-            f"{room} before the block, so it disturbs least ({plural(totals.calls_nudged, 'nudge')})"
+            f"the nudge does not change what a block avoids; {chosen.nudge} is the highest that leaves "
+            f"the agent {room} before the block, so it disturbs least "
+            f"({plural(totals.calls_nudged, 'nudge')})"
         )
     yield Fact(text, totals.calls_nudged, None, totals.runs_nudged)
     named = (chosen.block, present.block)

@@ -64,9 +64,9 @@ def _candidates(
     least = min(row["length"] for row in cut)
     evidence = (
         Fact(
-            f"{shown} gave another result after {least} or more equal ones, with no change by another tool "
-            f"between, in {len(cut_runs):,} of the {plural(len(hit_runs), 'run')} in which the policy acts "
-            f"on it",
+            f"{shown} gave another result after {least} or more equal ones, with no change by another "
+            f"tool between, in {len(cut_runs):,} of the {plural(len(hit_runs), 'run')} in which the "
+            "policy acts on it",
             len(cut_runs),
             len(hit_runs),
             len(cut_runs),

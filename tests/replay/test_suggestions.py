@@ -16,6 +16,7 @@ from loopscope.replay.suggestions import (
     Suggestion,
     SuggestionKind,
     _preview,
+    _resets,
     accept,
     changed,
     suggest,
@@ -359,3 +360,43 @@ def test_a_limit_says_what_it_allows():
     assert HarmLimit(calls=3, share=0.5).lost(100) == 3
     assert HarmLimit(share=None).words(5) == "any number of calls lost"
     assert HarmLimit(calls=70, share=0.29).lost(100) == 29  # 0.29 * 100 is 28.999… as a float
+
+
+def test_errors_that_an_edit_sets_back_are_previewed_too():
+    """With error thresholds, a reset also takes nudges on errors away, in runs without any other."""
+    errors = [
+        row
+        for number in range(4)
+        for row in (
+            call("edit_file", f'{{"n": {number}}}', f"edited {number}", run="errors"),
+            call("run_build", "{}", "no space left", "general_tool_error", run="errors"),
+        )
+    ]
+    con = database([*coding("run-1"), *coding("run-2"), *errors])
+    policy = GuardPolicy(error_nudge_threshold=3)
+    (one,) = of_kind(suggest(con, policy), SuggestionKind.RESETS)
+    assert (one.after, one.after_exact) == totals(con, one.policy)
+    assert (one.before.calls_nudged, one.after.calls_nudged) == (2 * 2 + 2, 0)
+
+
+def test_a_run_with_more_loops_than_are_looked_into_is_previewed_whole(monkeypatch):
+    rows = []
+    for number in range(3):
+        build = coding("run-1")
+        rows += [
+            call(
+                one.tool_name,
+                f'{{"of": {number}, "n": {place}}}'
+                if one.tool_name == "edit_file"
+                else f'{{"of": {number}}}',
+                one.result,
+            )
+            for place, one in enumerate(build)
+        ]
+    con = database([*rows, *coding("run-2")])
+    monkeypatch.setattr(_resets, "_MOST_IN_UNIT", 1)
+    (one,) = of_kind(suggest(con, DEFAULT), SuggestionKind.RESETS)
+    assert (one.evidence[0].n, one.evidence[0].of) == (2, 4)
+    assert one.evidence[0].text.startswith("in at least 2 of 4 stretches")
+    assert (one.after, one.after_exact) == totals(con, one.policy)
+    assert one.effect.nudges_gone == 2 * 4
