@@ -1,4 +1,4 @@
 -- Runs with requests, but without a finished call, among all `runs`.
-SELECT count(*) AS runs
-FROM runs AS r
-WHERE r.asked AND NOT EXISTS (SELECT 1 FROM facts AS f WHERE f.run = r.run)
+SELECT
+    (SELECT count(*) FROM runs WHERE asked)
+    - (SELECT count(*) FROM (SELECT DISTINCT run FROM facts) AS f JOIN runs AS r ON r.run = f.run WHERE r.asked) AS runs
