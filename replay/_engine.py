@@ -7,6 +7,7 @@ and every policy of that rule only compares the counts.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 _NEVER = 2**31  # no count reaches it
+_KEPT = 3  # policies whose actions are kept: a page compares the saved one with a draft
+_KEPT_ROWS = 3_000_000  # of 13 bytes
 _FEW_RUNS = 1_000  # naming more of them takes longer than judging all
 
 # Statements that ask only for units in which something happens: the others need not be judged.
@@ -172,8 +175,7 @@ def verdict_changes(
     where, params = fact_filter(filters, facts, con)
     memory = facts.cursor()
     for name, policy in (("actions_before", before), ("actions_after", after)):
-        judging = Judging(facts, con, policy, _few(params.get("f_runs")))
-        memory.register(name, judging.arrow("actions", params, where))
+        memory.register(name, _actions(facts, con, policy, filters, where, params))
     changed = arrow(memory, sql_text("verdict_changes"))
     shown = changed.slice(0, limit)
     runs = shown.column("run").unique().to_pylist()
@@ -191,6 +193,30 @@ def verdict_changes(
         total=changed.num_rows,
         runs=len(changed.column("run").unique()),
     )
+
+
+def _actions(
+    facts: Facts,
+    store: duckdb.DuckDBPyConnection,
+    policy: GuardPolicy,
+    filters: Filters,
+    where: str,
+    params: Mapping[str, Any],
+) -> pa.Table:
+    """sql/actions.sql, from memory where it was asked for a moment ago."""
+    kept: OrderedDict[tuple[str, Filters], pa.Table] = facts.remember("actions", OrderedDict)
+    key = policy.policy_hash, filters
+    with facts.lock:
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
+    judging = Judging(facts, store, policy, _few(params.get("f_runs")))
+    made = judging.arrow("actions", params, where)
+    with facts.lock:
+        kept[key] = made
+        while len(kept) > _KEPT or sum(one.num_rows for one in kept.values()) > _KEPT_ROWS:
+            kept.popitem(last=False)
+    return made
 
 
 def _few(runs: Sequence[int] | None) -> Sequence[int] | None:
