@@ -1,21 +1,24 @@
-"""An agent's process folds its own spans when nobody else does.
+"""An agent sees to it that its spans get into the database when nobody else does.
 
-A running server folds within a second, so an agent waits: it folds after a flush, when its
-oldest segment has lain there for five seconds, and at exit. It never fights for the file: whoever
-holds `<db>.lock` folds for everybody, and what is left in the spool is durable and waits for the
-next one.
+A running server folds within a second, and a command that reads folds first what waits. So an agent leaves
+its segments alone as long as they are few and young: it has them folded when the oldest has lain there for
+five seconds, or when there are megabytes of them, and at exit; in a process of its own (`_agent_child.py`).
+It never fights for the file: whoever holds `<db>.lock` folds for everybody, and what is left in the spool is
+durable and waits for the next one.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..guard import LoopscopeError
+from ._agent_child import AgentChild, NoChildError, fold_here, somebody_folds
 
 if TYPE_CHECKING:
     from ._folder import Folder
@@ -27,7 +30,10 @@ _logger = logging.getLogger(__name__)
 EXIT_SECONDS = 5.0  # what folding may cost at exit
 UNCLAIMED_AFTER = 5.0  # seconds after which nobody seems to fold
 _FOLD_SECONDS = 5.0  # at a time, in the background
-_MIN_PAUSE = 1.0  # between two folds by one agent, however often it flushes
+_LARGE_BACKLOG = 16 << 20  # bytes of own segments that are folded however young
+_FEW_BYTES = 128 << 10  # of own segments that a process folds itself if it has DuckDB loaded anyway
+_MIN_PAUSE = 1.0  # between two folds by one agent, however much comes in,
+_COST_SHARE = 20  # and so many times what the last one took
 _LOOK_EVERY = 1.0  # while segments wait
 _RETRY_EVERY = 0.05  # at exit, while another process folds
 _ROUND_SECONDS = 10.0  # more than a round of a fold takes, short of a disk that hangs
@@ -44,12 +50,13 @@ class AgentFold:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._mine: deque[tuple[float, Path]] = deque()  # (monotonic time of writing, segment)
-        self._asked = False
+        self._mine: deque[tuple[float, Path, int]] = deque()  # (monotonic time of writing, segment, bytes)
         self._ending = False
         self._folding = threading.Lock()
-        self._folder: Folder | None = None
+        self._child: AgentChild | None = None
+        self._folder: Folder | None = None  # where no child can be started
         self._deadline = 0.0
+        self._rounds = 0
         self._unsettled = False  # a large trace may wait for its derivation
         self._next_try = 0.0
 
@@ -59,8 +66,11 @@ class AgentFold:
 
     def wrote(self, segment: Path) -> None:
         """A segment of this process is in the spool."""
+        size = 0
+        with suppress(OSError):
+            size = segment.stat().st_size
         with self._lock:
-            self._mine.append((time.monotonic(), segment))
+            self._mine.append((time.monotonic(), segment, size))
             if self._thread is None and not self._ending:
                 thread = threading.Thread(target=self._run, name="loopscope-fold", daemon=True)
                 try:
@@ -68,11 +78,6 @@ class AgentFold:
                 except RuntimeError:  # the interpreter is shutting down: `finish` folds
                     return
                 self._thread = thread
-        self._wake.set()
-
-    def soon(self) -> None:
-        """Fold at the next opportunity (after a flush)."""
-        self._asked = True
         self._wake.set()
 
     def finish(self, seconds: float) -> int:
@@ -87,6 +92,9 @@ class AgentFold:
             return self._finish(time.monotonic() + seconds)
         finally:
             self._deadline = 0.0  # a fold that is under way ends after its present round
+            child = self._child
+            if child is not None:
+                child.stop()
             if self._thread is not None:
                 self._thread.join(_ROUND_SECONDS)
 
@@ -126,37 +134,58 @@ class AgentFold:
         now = time.monotonic()
         with self._lock:
             waited = now - self._mine[0][0] if self._mine else 0.0
-        if (self._asked or waited >= UNCLAIMED_AFTER) and now >= self._next_try:
-            self._asked = False
+            size = sum(size for _, _, size in self._mine)
+        if (waited >= UNCLAIMED_AFTER or size >= _LARGE_BACKLOG) and now >= self._next_try:
             trouble = self._fold(_FOLD_SECONDS, settle=False)
-            self._next_try = now + (_FOLD_SECONDS if trouble else _MIN_PAUSE)
+            ended = time.monotonic()
+            pause = _FOLD_SECONDS if trouble else max(_MIN_PAUSE, _COST_SHARE * (ended - now))
+            self._next_try = ended + pause
 
     def _fold(self, seconds: float, *, settle: bool) -> str | None:
-        """Fold for `seconds` at most, unless another process does. Returns what went wrong.
-
-        Nothing is raised: a traceback would keep connections alive in frames that end outside the lock.
-        """
+        """Fold for `seconds` at most, unless another process does. Returns what went wrong."""
         if not self._folding.acquire(timeout=seconds):
             return None
         try:
             if self._ending and not settle:
                 return None
-            # With DuckDB behind it: not before an agent needs it.
-            from ._folder import Folder
-            from ._store import Store
-
-            if self._folder is None:
-                store = Store(self._db_path)
-                self._folder = Folder(store, role="agent", stop=lambda: time.monotonic() > self._deadline)
-            self._deadline = time.monotonic() + seconds
-            self._folder.store.timeout = seconds
-            done = self._folder.try_fold(settle=settle)
-            # Where another process folds, what is left to derive is its business too.
-            self._unsettled = done is not None and not settle
-        except (LoopscopeError, OSError) as error:
-            return str(error)
-        except Exception as error:  # noqa: BLE001  folding is a service to the agent, never its problem
-            return f"{type(error).__name__}: {error}"
+            if somebody_folds(self._db_path):
+                self._unsettled = False  # what is left to derive is that one's business, too
+                return None
+            done, trouble = self._fold_in_child(seconds, settle)
+            self._unsettled = done and not settle
+            return trouble
         finally:
             self._folding.release()
-        return None
+
+    def _fold_in_child(self, seconds: float, settle: bool) -> tuple[bool, str | None]:
+        with self._lock:
+            few = sum(size for _, _, size in self._mine) < _FEW_BYTES
+        if few and "duckdb" in sys.modules:  # a child would take longer to start
+            return self._fold_here(seconds, settle)
+        try:
+            child = self._child = AgentChild(self._db_path, seconds, settle=settle)
+            if self._ending and not settle:
+                child.stop()
+            return child.result()
+        except NoChildError:
+            return self._fold_here(seconds, settle)
+        finally:
+            self._child = None
+
+    def _over(self) -> bool:
+        """Asked before each round of a fold; the first is not given up, however long it took to get there."""
+        self._rounds += 1
+        return self._rounds > 1 and time.monotonic() > self._deadline
+
+    def _fold_here(self, seconds: float, settle: bool) -> tuple[bool, str | None]:
+        # With DuckDB behind it: not before an agent needs it.
+        from ._folder import Folder
+        from ._store import Store
+
+        if self._folder is None:
+            store = Store(self._db_path)
+            self._folder = Folder(store, role="agent", stop=self._over)
+        self._rounds = 0
+        self._deadline = time.monotonic() + seconds
+        self._folder.store.timeout = seconds
+        return fold_here(self._folder, settle=settle)

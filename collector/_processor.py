@@ -170,8 +170,6 @@ class DuckDBSpanProcessor(SpanProcessor):
         except Exception:
             _logger.exception("flush failed")
             return False
-        if done:
-            self._folds.soon()
         return done
 
     def shutdown(self, timeout_millis: int = 30_000) -> None:

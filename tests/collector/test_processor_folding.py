@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 
@@ -9,7 +12,7 @@ import duckdb
 import pytest
 from span_tools import call, provider, spooled
 
-from loopscope.collector import DuckDBSpanProcessor, Folder, Spool, Store, fold
+from loopscope.collector import DuckDBSpanProcessor, Folder, Spool, Store
 from loopscope.collector._agent_fold import AgentFold
 
 LAZY = {"first_delay": 3600.0, "delay": 3600.0}
@@ -53,11 +56,85 @@ def segment(db):
     return path
 
 
-def test_after_a_flush(db, processor):
+def test_a_flush_leaves_few_and_young_spans_to_others(db, processor, monkeypatch):
+    folds: list[float] = []
+    monkeypatch.setattr(processor._folds, "_fold", lambda seconds, **_: folds.append(seconds))
     call(provider(processor).get_tracer("test"))
     assert processor.force_flush()
-    _until(lambda: recorded(db) == 1)
-    assert spooled(db) == []
+    processor._folds._look()
+    assert len(spooled(db)) == 1
+    assert folds == []
+
+
+def test_when_there_is_much(db, monkeypatch):
+    monkeypatch.setattr("loopscope.collector._agent_fold._LARGE_BACKLOG", 1)
+    processor = DuckDBSpanProcessor(db, **LAZY)
+    call(provider(processor).get_tracer("test"))
+    assert processor.force_flush()
+    _until(lambda: spooled(db) == [])
+    assert recorded(db) == 1
+    processor.shutdown()
+
+
+def test_not_in_the_process_of_the_agent(tmp_path):
+    """It never loads DuckDB, which takes 0.2 s and 60 MB, and never holds the file."""
+    code = """
+        import sys
+        from opentelemetry.sdk.trace import TracerProvider
+        from loopscope.collector import DuckDBSpanProcessor
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(DuckDBSpanProcessor(sys.argv[1]))
+        with provider.get_tracer("test").start_as_current_span("execute_tool search") as span:
+            span.set_attribute("gen_ai.operation.name", "execute_tool")
+            span.set_attribute("gen_ai.tool.name", "search")
+        provider.shutdown()
+        assert "duckdb" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "t.duckdb")], check=True)
+    assert recorded(tmp_path / "t.duckdb") == 1
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_a_child_says_what_holds_the_file(db, caplog, monkeypatch, few):
+    monkeypatch.setattr("loopscope.collector._agent_fold._FEW_BYTES", few)
+    with Store(db).lease():
+        pass
+    folds = AgentFold(db)
+    folds.wrote(segment(db))
+    with duckdb.connect(str(db), read_only=True):
+        assert folds.finish(0.1) == 1
+    assert "is held by" in caplog.text
+    monkeypatch.undo()
+    assert folds.finish(30.0) == 0
+
+
+@pytest.mark.parametrize("executable", ["", "/usr/sbin/httpd", "/nowhere/python3"])
+def test_in_the_process_of_the_agent_where_there_is_no_other_way(db, monkeypatch, executable):
+    monkeypatch.setattr("loopscope.collector._agent_fold._FEW_BYTES", 0)
+    monkeypatch.setattr("sys.executable", executable)
+    folds = AgentFold(db)
+    folds.wrote(segment(db))
+    assert folds.finish(30.0) == 0
+    assert folds._folder is not None
+    assert recorded(db) == 1
+
+
+def test_in_a_child_where_there_is_much(db, monkeypatch):
+    monkeypatch.setattr("loopscope.collector._agent_fold._FEW_BYTES", 0)
+    folds = AgentFold(db)
+    folds.wrote(segment(db))
+    assert folds.finish(30.0) == 0
+    assert folds._folder is None
+    assert recorded(db) == 1
+
+
+def test_a_child_that_dies_is_replaced_by_the_agent_itself(db, monkeypatch):
+    monkeypatch.setattr("loopscope.collector._agent_fold._FEW_BYTES", 0)
+    monkeypatch.setattr("loopscope.collector._agent_child.__name__", "loopscope.collector.no_such_module")
+    folds = AgentFold(db)
+    folds.wrote(segment(db))
+    assert folds.finish(30.0) == 0
+    assert recorded(db) == 1
 
 
 def test_when_nobody_has_for_a_while(db, monkeypatch):
@@ -88,19 +165,6 @@ def test_at_the_end_it_takes_what_others_left_along(db):
     assert recorded(db) == 2
 
 
-def test_a_held_file_is_named_and_given_up_on(db, caplog):
-    fold(Store(db))
-    with Store(db).lease():
-        pass
-    folds = AgentFold(db)
-    folds.wrote(segment(db))
-    with duckdb.connect(str(db), read_only=True):  # another configuration: refused even inside of one process
-        assert folds.finish(0.1) == 1
-    assert "1 segment(s) stay" in caplog.text
-    assert "is held by" in caplog.text
-    assert folds.finish(30.0) == 0
-
-
 def test_whatever_goes_wrong_stays_inside(db, monkeypatch, caplog):
     def broken(*_args, **_options):
         raise RuntimeError("no such luck")
@@ -108,6 +172,7 @@ def test_whatever_goes_wrong_stays_inside(db, monkeypatch, caplog):
     folds = AgentFold(db)
     folds.wrote(segment(db))
     with monkeypatch.context() as patch:
+        patch.setattr("sys.executable", "")
         patch.setattr(Folder, "try_fold", broken)
         assert folds.finish(0.1) == 1
     assert "no such luck" in caplog.text
@@ -121,7 +186,6 @@ def test_the_background_ends_with_finish(db):
     folds.finish(30.0)
     assert not thread.is_alive()
     folds.wrote(segment(db))  # an exit handler that ran later ended a span
-    folds.soon()
     assert folds._thread is thread
     assert folds.finish(30.0) == 0
     assert recorded(db) == 2
@@ -135,7 +199,6 @@ def test_an_idle_agent_looks_for_nothing(db, monkeypatch):
     path.unlink()  # somebody folded it
     looks = []
     monkeypatch.setattr(folds, "_look", lambda: looks.append(time.monotonic()))
-    folds.soon()
     _until(lambda: not folds._mine)
     assert looks == []
     folds.finish(0.0)

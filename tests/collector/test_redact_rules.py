@@ -244,7 +244,6 @@ def spool_bytes(db: Path) -> bytes:
 def test_in_the_agent(tmp_path, monkeypatch, rules_file, way, by):
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-    monkeypatch.setattr("loopscope.collector._agent_fold.AgentFold.soon", lambda *_: None)
     monkeypatch.setattr("loopscope.collector._agent_fold.AgentFold.wrote", lambda *_: None)
     options = {}
     if by == "argument":
