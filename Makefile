@@ -9,13 +9,14 @@ OTLP_GRPC_PORT ?= 4317
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench soak docs setup clean help
+.PHONY: demo test check bench bench-large soak docs setup clean help
 
 help:
 	@echo "make demo    set up, import the sample traces, open the dashboard"
 	@echo "make test    set up, run every test (browser tests need Chromium: apt-get install chromium)"
 	@echo "make check   lint, format, types, docs"
 	@echo "make bench   measurements, each as a ratio against a baseline of the same run"
+	@echo "make bench-large  memory and disk of a backlog of a million spans (some minutes, 2 GB of disk)"
 	@echo "make soak    agents killed at random, a server and commands on one file: is anything lost?"
 	@echo "make docs    write the generated parts of docs/ again"
 
@@ -62,6 +63,9 @@ docs: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+bench-large: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench_fold.py --only tools --spans 1000000
 
 soak: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak_writers.py
