@@ -51,6 +51,16 @@ Token = Annotated[
     ),
 ]
 
+LinkTemplates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--link",
+        metavar="NAME=URL",
+        help="A link from each incident to its trace in another tool, such as"
+        " 'Jaeger=http://localhost:16686/trace/{trace_id}'. May be given several times.",
+    ),
+]
+
 
 def serve(
     db: Db,
@@ -59,6 +69,7 @@ def serve(
     otlp_http_port: ReceiverPort = 4318,
     otlp_grpc_port: GrpcPort = 4317,
     token: Token = None,
+    link: LinkTemplates = None,
     dashboard: Annotated[
         bool, typer.Option("--dashboard/--no-dashboard", help="With or without the pages.")
     ] = True,
@@ -71,6 +82,7 @@ def serve(
         otlp_http_port=otlp_http_port,
         otlp_grpc_port=otlp_grpc_port or None,
         token=token,
+        links=link or (),
         dashboard=dashboard,
     )
 

@@ -322,12 +322,12 @@ def errors_over_time(buckets: Sequence[ErrorBucket], bucket_ns: int) -> go.Figur
     return figure
 
 
-def fault_bars(incidents: Sequence[Incident]) -> go.Figure:
+def fault_bars(incidents: Sequence[Incident], most: int = 5) -> go.Figure:
     """Groups of equal faults by repeated calls: the kind, the tools, and in how many runs."""
     groups: dict[str, list[Incident]] = {}
     for incident in incidents:
         groups.setdefault(incident.group, []).append(incident)
-    ranked = sorted(groups.values(), key=lambda members: -sum(one.repeated_calls for one in members))[:8]
+    ranked = sorted(groups.values(), key=lambda members: -sum(one.repeated_calls for one in members))[:most]
     values = [sum(one.repeated_calls for one in members) for members in ranked]
     labels, texts, hovers = [], [], []
     for members, value in zip(ranked, values, strict=True):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -26,6 +26,7 @@ import streamlit as st
 from .. import replay as rp
 from ..collector import Spool, Store
 from ..guard import GuardPolicy
+from ..replay import traces
 from . import _queries
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ def file_stamp() -> tuple[int, int]:
 
 @st.cache_data(max_entries=_ANSWERS, max_size=_BYTES, show_spinner=False)
 def _answer(question: str, db: str, version: int, about: str, _ask: Callable[[], Any]) -> Any:
+    return _ask()
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _tree(db: str, version: int, about: str, _ask: Callable[[], traces.SpanTree]) -> traces.SpanTree:
     return _ask()
 
 
@@ -160,6 +166,38 @@ class Reader:
         """One incident."""
         return self._cached(
             "incident", (key, policy.policy_hash), lambda: rp.incident_detail(self.con, key, policy)
+        )
+
+    def labels(self) -> dict[str, rp.Label]:
+        """What people said of incidents, by key."""
+        return self._cached("labels", (), lambda: rp.read_labels(self.con))
+
+    def suggested_label(self, key: str, run_id: str) -> rp.WeakLabel | None:
+        """What the recording suggests that an incident was; None where it suggests nothing."""
+        filters = rp.Filters(run_ids=(run_id,))
+        found = self._cached("weak_labels", (run_id,), lambda: rp.weak_labels(self.con, filters))
+        return next((one for one in found if one.key == key), None)
+
+    def fault(self, group: str) -> list[rp.Incident]:
+        """All incidents of one fault, whatever the filter; without where the policy falls."""
+        return self._cached(
+            "fault",
+            (group,),
+            lambda: [one for one in rp.find_incidents(self.con) if one.group == group],
+        )
+
+    def final_answer(self, run_id: str) -> tuple[str, str] | None:
+        """What the run said in the end, and where that stood; None where it is not recorded."""
+        return self._cached(
+            "final_answer", (run_id,), lambda: rp.final_answers(self.con, [run_id]).get(run_id)
+        )
+
+    def spending(self, run_id: str, first_ns: int, last_ns: int) -> _queries.Recorded:
+        """How many requests of a stretch recorded tokens and cost."""
+        return self._cached(
+            "spending",
+            (run_id, first_ns, last_ns),
+            lambda: _queries.recorded(self.con, run_id, first_ns, last_ns),
         )
 
     def run_calls(self, run_id: str, policy: GuardPolicy) -> list[dict[str, Any]]:
@@ -281,9 +319,107 @@ class Reader:
         """What did not make it into the figures."""
         return self._cached("losses", (), lambda: _queries.losses(self.con))
 
-    def report(self, key: str | None, policy: GuardPolicy, form: str, filters: rp.Filters) -> str:
-        """A report to take away."""
-        return rp.report(self.con, key, policy, form, filters, db=str(database()))
+    # -- whole runs ------------------------------------------------------------------------------
+
+    def runs(
+        self,
+        policy: GuardPolicy,
+        filters: rp.Filters,
+        sort: traces.RunSort,
+        search: str,
+        limit: int,
+        offset: int,
+    ) -> traces.RunPage:
+        """Some runs of a list."""
+        return self._cached(
+            "runs",
+            (policy.policy_hash, filters, sort, search, limit, offset),
+            lambda: traces.list_runs(
+                self.con, policy, filters, sort=sort, search=search, limit=limit, offset=offset
+            ),
+        )
+
+    def run(self, name: str, policy: GuardPolicy) -> traces.RunHead:
+        """One run in figures, by its id or that of its trace. Raises NotFoundError."""
+        return self._cached(
+            "run",
+            (name, policy.policy_hash),
+            lambda: traces.run_head(self.con, traces.find_run(self.con, name), policy),
+        )
+
+    def span_tree(self, run_id: str, policy: GuardPolicy, whole: bool) -> traces.SpanTree:
+        """The spans of a run. Not a copy: nobody changes it."""
+        about = (run_id, policy.policy_hash, whole)
+        return _tree(
+            str(database()),
+            self.version,
+            repr(about),
+            lambda: traces.span_tree(self.con, run_id, policy, whole=whole),
+        )
+
+    def run_messages(self, run_id: str, policy: GuardPolicy, limit: int, offset: int) -> traces.MessagesPage:
+        """Some requests of a run with their messages."""
+        return self._cached(
+            "run_messages",
+            (run_id, policy.policy_hash, limit, offset),
+            lambda: traces.run_messages(self.con, run_id, policy, limit=limit, offset=offset),
+        )
+
+    def calls_of_run(
+        self,
+        run_id: str,
+        policy: GuardPolicy,
+        *,
+        actions: tuple[str, ...] = (),
+        failed: bool = False,
+        span: tuple[str, str] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> traces.RunCalls:
+        """Some calls of a run with their verdicts."""
+        return self._cached(
+            "calls_of_run",
+            (run_id, policy.policy_hash, actions, failed, span, limit, offset),
+            lambda: traces.run_calls(
+                self.con,
+                run_id,
+                policy,
+                actions=actions,
+                failed=failed,
+                span=span,
+                limit=limit,
+                offset=offset,
+            ),
+        )
+
+    def span(self, trace_id: str, span_id: str) -> traces.SpanDetail:
+        """One span as it was recorded. Raises NotFoundError."""
+        return self._cached(
+            "span", (trace_id, span_id), lambda: traces.span_detail(self.con, trace_id, span_id)
+        )
+
+    def logs(
+        self, run_id: str, trace_id: str | None, span_id: str | None, limit: int, offset: int
+    ) -> traces.LogPage:
+        """Some log records of a run or a span."""
+        return self._cached(
+            "logs",
+            (run_id, trace_id, span_id, limit, offset),
+            lambda: traces.run_logs(
+                self.con, run_id, trace_id=trace_id, span_id=span_id, limit=limit, offset=offset
+            ),
+        )
+
+    def report(
+        self,
+        key: str | None,
+        policy: GuardPolicy,
+        form: str,
+        filters: rp.Filters,
+        keys: Sequence[str] | None = None,
+    ) -> str:
+        """A report to take away; of all incidents, or of those with these keys, in this order."""
+        return rp.report(self.con, key, policy, form, filters, db=str(database()), keys=keys)
 
 
 _current: ContextVar[Reader | None] = ContextVar("loopscope_reader", default=None)

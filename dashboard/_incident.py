@@ -1,22 +1,27 @@
-"""One incident whole: what happened, the run as lanes, its calls in order, the report to take away."""
+"""One incident whole: what happened, what it was, the run as lanes, its calls, the report to take away."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
 from ..guard import GuardPolicy
-from ..replay import Filters, Incident, IncidentCall, IncidentDetail, TextChange
-from . import _data, _ui
+from ..replay import Filters, Incident, IncidentDetail, Label
+from . import _data, _incident_calls, _incident_list, _label_box, _links, _queries, _ui
 from ._charts import show
-from ._incident_table import PARAMETER
+from ._incident_calls import Place, in_run
+from ._incident_faults import FAULT
+from ._incident_list import Shown
+from ._incident_table import PARAMETER, stay_and_open
+from ._labels import label_text
 from ._lanes import lanes
 from ._text import count, lit, plain
-from ._theme import KIND_NAMES, VERDICTS, verdict_text
-from ._units import duration, instant, money, tokens
+from ._theme import KIND_NAMES, VERDICTS
+from ._units import duration, instant, money, tokens, when
 
 __all__ = ["downloads", "draw"]
 
@@ -24,40 +29,82 @@ _FORMATS = {
     "md": ("Markdown", "text/markdown"),
     "html": ("HTML", "text/html"),
     "json": ("JSON", "application/json"),
+    "csv": ("CSV", "text/csv"),
 }
-_CALLS = 100
-"""Calls on one page of the list."""
+_SAME = 100
+"""Other incidents of the fault that are listed."""
 
 
-def draw(key: str, policy: GuardPolicy) -> None:
+def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
     """The page of one incident. Raises NotFoundError."""
     with _data.reader() as ask:
         detail = ask.incident(key, policy)
-        run_calls = ask.run_calls(detail.run.run_id, policy)
+        one = detail.incident
+        run_calls = ask.run_calls(one.run_id, policy)
+        shown, _ = _incident_list.find(policy, filters, fault=st.query_params.get(FAULT))
+        group = ask.fault(one.group)
+        suggestion = None if one.key in shown.labels else ask.suggested_label(one.key, one.run_id)
+        spending = ask.spending(one.run_id, one.first_ns, one.last_ns)
+        answer = ask.final_answer(one.run_id)
         ask.release()
-    one = detail.incident
-    _ui.back("All incidents", PARAMETER)
+    numbers = _incident_calls.numbers_in_run(run_calls)
+    _walk(one.key, shown)
     _ui.sentence(detail.summary)
-    _badges(detail)
-    _figures(detail)
+    _badges(detail, len({other.run_id for other in group}))
+    _label_box.draw(one, shown, group, suggestion)
+    _figures(detail, spending, numbers)
     _ui.coverage_note(detail.coverage)
     _ui.section("The run", _lane_note(detail, len(run_calls)))
     show(lanes(detail, run_calls), key="lanes", alt="Calls of the run in order, one lane for each tool")
-    _ui.section("Calls in order", _calls_note(detail))
-    _calls(detail)
+    _ways(detail)
+    _ui.section("Calls in order", _incident_calls.note(detail))
+    _incident_calls.draw(detail, numbers)
+    _answer(detail, answer)
+    _same_fault(one, group, shown.labels)
     _ui.section("Take it away", "A report that reads without this tool. The HTML opens offline.")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         downloads(one.key, policy, Filters())
-        st.page_link(
-            "app_pages/tuning.py",
-            label="Tune with this run",
-            icon=":material/tune:",
-            query_params={"run": one.run_id},
-        )
     _facts(detail)
 
 
-def _badges(detail: IncidentDetail) -> None:
+def _walk(key: str, shown: Shown) -> None:
+    """Back to the list, and to the incidents before and behind this one in it."""
+    place, before, behind = shown.place(key)
+    unlabelled = shown.next_unlabelled(key)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="walk"):
+        _ui.back("All incidents", PARAMETER)
+        for label, target, icon, shortcut in (
+            ("Previous", before, ":material/chevron_left:", "K"),
+            ("Next", behind, ":material/chevron_right:", "J"),
+        ):
+            st.button(
+                label,
+                key=f"walk_{label.lower()}",
+                icon=icon,
+                shortcut=shortcut,
+                disabled=target is None,
+                on_click=stay_and_open,
+                args=(target,),
+            )
+        st.button(
+            "Next unlabelled",
+            key="walk_unlabelled",
+            icon=":material/new_label:",
+            shortcut="N",
+            disabled=unlabelled is None,
+            on_click=stay_and_open,
+            args=(unlabelled,),
+        )
+        total = len(shown.incidents)
+        at = "not in this list of" if place is None else f"{place + 1:,} of"
+        with st.popover(f"{at} {total:,}", icon=":material/filter_list:", width="content"):
+            st.caption(f"The list that Next and Previous walk through, {shown.order.by}.")
+            _incident_list.controls()
+    if st.session_state.pop("_all_labelled", False):
+        st.success("That was the last incident without a label in this list.", icon=":material/done_all:")
+
+
+def _badges(detail: IncidentDetail, runs: int) -> None:
     one = detail.incident
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(KIND_NAMES.get(one.kind, one.kind), color="blue", icon=":material/all_inclusive:")
@@ -71,33 +118,41 @@ def _badges(detail: IncidentDetail) -> None:
             )
         if one.interleaved:
             st.badge("interleaved", color="grey", help="Other calls of the run lay in between.")
+        if runs > 1:
+            st.badge(f"seen in {runs:,} runs", color="grey", icon=":material/content_copy:")
         if detail.run.guarded:
             st.badge("recorded under a live guard", color="violet", icon=":material/shield:")
 
 
-def _figures(detail: IncidentDetail) -> None:
+def _figures(detail: IncidentDetail, spending: _queries.Recorded, numbers: Mapping[Place, int]) -> None:
     one = detail.incident
-    spent = None if one.input_tokens is None else one.input_tokens + (one.output_tokens or 0)
-    with _ui.figures():
+    spent = _incident_list.spent(one)
+    with _ui.figures(6):
         _ui.figure("Calls", f"{one.calls:,}", note=f"{one.repeated_calls:,} brought nothing new")
         _ui.figure("Took", duration(one.duration_ns), note=f"{duration(one.tool_ns)} of it inside the tools")
-        cost = f", {money(one.cost)}" if one.cost is not None else ""
         _ui.figure(
             "Tokens meanwhile",
             "unknown" if spent is None else f"{spent:,}",
-            note=f"{count(one.requests, 'request')} to a model{cost}"
-            if one.requests
-            else "no request to a model recorded",
+            note=_of(spending.requests, spending.with_tokens),
         )
+        _ui.figure("Cost meanwhile", money(one.cost), note=_of(spending.requests, spending.with_cost))
         for action, number in (("nudge", one.nudge_at), ("block", one.block_at)):
             mark = VERDICTS[action]
-            sure = all(call.exact for call in detail.calls if call.number == number)
+            entry = next((call for call in detail.calls if call.number == number), None) if number else None
+            sure = entry is None or entry.exact
+            place = in_run(entry, numbers) if entry else None
             _ui.figure(
                 f"{mark.glyph} {mark.name.capitalize()} at call",
-                "none" if number is None else f"{number} of {one.calls}",
-                note=_falls_note(one, action, number, sure),
+                "none" if number is None else f"{number:,} of {one.calls:,}",
+                note=_falls_note(one, action, number, sure, place),
                 help=None if sure or number is None else _PROJECTED,
             )
+
+
+def _of(requests: int, known: int) -> str:
+    if not requests:
+        return "no request to a model recorded"
+    return f"of {known:,} of {count(requests, 'request')} to a model"
 
 
 _PROJECTED = (
@@ -106,189 +161,125 @@ _PROJECTED = (
 )
 
 
-def _falls_note(one: Incident, action: str, number: int | None, sure: bool) -> str:
+def _falls_note(one: Incident, action: str, number: int | None, sure: bool, place: int | None) -> str:
     if number is None:
         return "not reached under this policy" if not one.after_block else "the run was blocked before"
     after = f"; {count(one.after_block, 'call')} after it" if action == "block" and one.after_block else ""
-    return ("exact" if sure else "projected") + after
+    run = f", #{place:,} of the run" if place else ""
+    return f"of the incident{run}; {'exact' if sure else 'projected'}{after}"
 
 
 def _lane_note(detail: IncidentDetail, drawn: int) -> str:
-    text = "Each call of the run by its number and tool; large marks belong to this incident."
+    text = "Each call by its number in the run (#) and its tool; large marks belong to this incident."
     if drawn < detail.run.calls:
         text += f" The first {drawn:,} of {count(detail.run.calls, 'call')}."
     return text
 
 
-def _calls_note(detail: IncidentDetail) -> str:
-    own = sum(call.member for call in detail.calls)
-    between = len(detail.calls) - own
-    text = f"{count(own, 'call')} of the incident"
-    if between:
-        text += f" and {between:,} that lay in between (without a number)"
-    if detail.calls_left_out:
-        text += f"; {detail.calls_left_out:,} more are left out here"
-    return text + ". Select one to compare it with the repeat before."
+def _ways(detail: IncidentDetail) -> None:
+    """To the whole run, to tuning, and to the same trace in other tools."""
+    one = detail.incident
+    found = _links.links(_data.database())
+    values = {
+        "trace_id": one.trace_id,
+        "span_id": one.span_id,
+        "run_id": one.run_id,
+        "session_id": one.session_id,
+        "service_name": one.service_name,
+        "agent_name": one.agent_name,
+        "start_ms": one.first_ns // 1_000_000,
+        "end_ms": one.last_ns // 1_000_000,
+    }
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="ways"):
+        if (Path(__file__).parent / "app_pages" / "traces.py").exists():
+            st.page_link(
+                "app_pages/traces.py",
+                label="The whole run as a waterfall",
+                icon=":material/account_tree:",
+                query_params={"run": one.run_id},
+            )
+        st.page_link(
+            "app_pages/tuning.py",
+            label="Tune with this run",
+            icon=":material/tune:",
+            query_params={"run": one.run_id},
+        )
+        for link in found.links:
+            target = link.to(values)
+            if target is not None:
+                st.link_button(
+                    f"Open in {lit(link.name, 40)}", target, icon=":material/open_in_new:", type="tertiary"
+                )
+        if not found.links:
+            st.caption(
+                "Jaeger, Phoenix or Langfuse have this trace, too? `loopscope serve --link "
+                "'Jaeger=http://localhost:16686/trace/{trace_id}'` puts a link here."
+            )
+    if found.problem:
+        st.text(plain(f"A link cannot be used: {found.problem}", 400))
 
 
-@st.fragment
-def _calls(detail: IncidentDetail) -> None:
-    entries = detail.calls[_ui.page_of(len(detail.calls), key="calls_page", what="calls", rows=_CALLS)]
-    if not entries:
+def _answer(detail: IncidentDetail, answer: tuple[str, str] | None) -> None:
+    ended = {"ok": "Its agent span ended OK.", "error": "Its agent span ended with an error."}
+    status = ended.get(detail.run.status or "", "")
+    _ui.section("What the run said in the end", f"The final answer as recorded. {status}".strip())
+    if answer is None:
+        st.caption(":material/block: No final answer is recorded.")
         return
-    start = detail.incident.first_ns
+    text, source = answer
+    where = "the last answered request" if source == "request" else "the agent's span"
+    _ui.text_box(f"From {where} ({count(len(text), 'character')})", text, key=f"answer_{detail.incident.key}")
+
+
+def _same_fault(one: Incident, group: Sequence[Incident], labels: Mapping[str, Label]) -> None:
+    """Other incidents with the same calls but for numbers and ids."""
+    others = sorted((other for other in group if other.key != one.key), key=lambda other: -other.last_ns)
+    if not others:
+        return
+    runs = len({other.run_id for other in group})
+    _ui.section(
+        "The same fault elsewhere",
+        f"{count(len(group), 'incident')} in {count(runs, 'run')} with the same calls "
+        "but for numbers and ids, this one included; newest first, whatever the filter.",
+    )
+    shown = others[_ui.page_of(len(others), key="same_page", what="incidents", rows=_SAME)]
     rows = pd.DataFrame(
         {
-            "number": ["" if entry.number is None else str(entry.number) for entry in entries],
-            "verdict": [[verdict_text(entry.action)] for entry in entries],
-            "sure": ["exact" if entry.exact else "projected" for entry in entries],
-            "tool": [plain(entry.call.tool_name, 80) for entry in entries],
-            "arguments": [_cell(entry.call.arguments) for entry in entries],
-            "result": [_cell(entry.call.result) for entry in entries],
-            "change": [_told(entry) for entry in entries],
-            "at": [f"+{duration(entry.call.start_ns - start)}" for entry in entries],
+            "open": ["Open"] * len(shown),
+            "when": [when(other.first_ns) for other in shown],
+            "repeats": [other.repeated_calls for other in shown],
+            "label": [
+                label_text(said.verdict.value if (said := labels.get(other.key)) else None) for other in shown
+            ],
+            "ending": ["✓ resolved" if other.resolved else "✗ unresolved" for other in shown],
+            "took": [duration(other.duration_ns) for other in shown],
+            "run": [plain(other.run_id, 120) for other in shown],
         }
     )
+
+    def clicked() -> None:
+        click = st.session_state["same_open"]
+        if click is not None and 0 <= click.row < len(shown):
+            stay_and_open(shown[click.row].key)
+
     text = st.column_config.TextColumn
-    picked = st.dataframe(
+    _ui.table(
         rows,
-        key="calls",
-        alt="Calls of the incident in order",
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row-required",
-        selection_default={"selection": {"rows": [_first_look(entries)]}},
-        height="content" if len(entries) <= 15 else 560,
-        column_config={
-            "number": text("Call", width=50, help="Number among the incident's calls; empty: lay in between"),
-            "verdict": _ui.verdict_column(),
-            "sure": text("Certainty", width=78),
-            "tool": text("Tool", width=130),
-            "arguments": text("Arguments", width=180),
-            "result": text("Result", width=170),
-            "change": text("Against the repeat before", width=185),
-            "at": text("Started", width=70, help="After the incident's first call"),
+        key="same",
+        alt="Other incidents of the same fault",
+        height="content" if len(rows) <= 6 else 240,
+        columns={
+            "open": st.column_config.ButtonColumn(
+                "", on_click=clicked, key="same_open", type="tertiary", width=64, pinned=True
+            ),
+            "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
+            "repeats": st.column_config.NumberColumn("Repeats", width=72),
+            "label": text("Label", width=140),
+            "ending": text("Ended", width=100),
+            "took": text("Took", width=80),
+            "run": text("Run", width=260),
         },
     )
-    chosen = picked.selection.rows[0] if picked.selection.rows else _first_look(entries)
-    _compare(detail, entries[min(chosen, len(entries) - 1)])
-
-
-def _first_look(entries: Sequence[IncidentCall]) -> int:
-    """Open on the first nudge, else on the first repeat: a line that has something to be compared with."""
-    repeats = [index for index, entry in enumerate(entries) if entry.member and entry.arguments_change]
-    nudged = [index for index in repeats if entries[index].action == "nudge"]
-    return (nudged or repeats or [0])[0]
-
-
-def _cell(text: str | None) -> str:
-    if text is None:
-        return "not recorded"
-    return plain(text, 160) if text else "(empty)"
-
-
-def _told(entry: IncidentCall) -> str:
-    if not entry.member:
-        return "in between"
-    if entry.result_change is None or entry.arguments_change is None:
-        return "first"
-    if entry.result_change.same and entry.arguments_change.same:
-        return "= same arguments, same result"
-    parts = []
-    for name, change in (("arguments", entry.arguments_change), ("result", entry.result_change)):
-        parts.append(f"= same {name}" if change.same else f"≠ {name}: {plain(change.summary, 80)}")
-    return "; ".join(parts)
-
-
-def _compare(detail: IncidentDetail, entry: IncidentCall) -> None:
-    """One call, beside the repeat before it where they differ."""
-    call, before = entry.call, _before(detail, entry)
-    mark = VERDICTS[entry.action]
-    name = f"Call {entry.number}" if entry.member else "A call that lay in between"
-    with st.container(border=True, key="call_detail"):
-        st.markdown(
-            f"**{name}**: {'' if entry.action == 'allow' else mark.glyph + ' '}{mark.name}"
-            f"{'' if entry.exact else ' (projected)'}, count {entry.count}, {lit(call.tool_name)}"
-        )
-        st.caption(_circumstances(entry))
-        key = f"{call.span_id}_{call.position}"
-        for label, field, change, size in (
-            ("Arguments", "arguments", entry.arguments_change, entry.arguments_length),
-            ("Result", "result", entry.result_change, entry.result_length),
-        ):
-            value = getattr(call, field)
-            language = "json" if field == "arguments" else None
-            if before is None or change is None or change.same:
-                note = "" if change is None or before is None else f", the same as in call {before.number}"
-                _ui.text_box(_sized(label, size) + note, value, key=f"{field}_{key}", language=language)
-                continue
-            left, right = st.columns(2, gap="medium")
-            with left:
-                _ui.text_box(
-                    f"{label} of call {before.number}",
-                    getattr(before.call, field),
-                    key=f"{field}_{key}_b",
-                    language=language,
-                )
-            with right:
-                _ui.text_box(
-                    _sized(f"{label} of this call", size), value, key=f"{field}_{key}", language=language
-                )
-            _changes(change)
-        if call.error_message and call.error_message not in (call.result or ""):
-            _ui.text_box("Error", call.error_message, key=f"error_{key}")
-
-
-def _circumstances(entry: IncidentCall) -> str:
-    call = entry.call
-    parts = [call.outcome.replace("_", " ") if call.outcome else "outcome unknown"]
-    if call.error_kind:
-        parts.append(call.error_kind.replace("_", " "))
-    if call.http_status:
-        parts.append(f"HTTP {call.http_status}")
-    parts.append(f"started {instant(call.start_ns)}")
-    end_ns = call.end_ns
-    parts.append("no end recorded" if end_ns is None else f"ran {duration(end_ns - call.start_ns)}")
-    if call.turn is not None:
-        parts.append(f"asked for in model turn {call.turn}")
-    if call.content_state == "truncated":
-        parts.append("content was cut when it was recorded")
-    if call.recorded_verdict:
-        parts.append(f"a live guard said {call.recorded_verdict} in the recording")
-    return " · ".join(parts)
-
-
-def _before(detail: IncidentDetail, entry: IncidentCall) -> IncidentCall | None:
-    """The repeat that the changes of `entry` are told against."""
-    if entry.number is None or entry.arguments_change is None:
-        return None
-    earlier = [one for one in detail.calls if one.number is not None and one.number < entry.number]
-    for one in reversed(earlier):
-        if one.call.scope_key == entry.call.scope_key:
-            return one
-    same_tool = [one for one in earlier if one.call.tool_name == entry.call.tool_name]
-    return (same_tool or earlier or [None])[-1]
-
-
-def _sized(label: str, length: int | None) -> str:
-    return f"{label} ({count(length, 'character')})" if length else label
-
-
-def _changes(change: TextChange) -> None:
-    if not change.changes:
-        st.text(plain(change.summary))
-        return
-    lines = []
-    for one in change.changes:
-        path = plain(one.path, 80)
-        if one.before is not None:
-            lines.append(f"- {path}: {plain(one.before, 400)}")
-        if one.after is not None:
-            lines.append(f"+ {path}: {plain(one.after, 400)}")
-    if change.more:
-        lines.append(f"… {change.more:,} more")
-    st.caption("What changed:")
-    st.code("\n".join(lines), language="diff", wrap_lines=True)
 
 
 def _facts(detail: IncidentDetail) -> None:
@@ -310,7 +301,6 @@ def _facts(detail: IncidentDetail) -> None:
         "Requests": f"{run.requests:,} ({run.failed_requests:,} failed)",
         "Tokens": tokens(None if run.input_tokens is None else run.input_tokens + (run.output_tokens or 0)),
         "Cost": money(run.cost),
-        "Same fault in": count(detail.related_runs, "run"),
     }
     with st.expander("Facts of the run", icon=":material/list:", key="facts"):
         rows = pd.DataFrame(
@@ -331,13 +321,15 @@ def _facts(detail: IncidentDetail) -> None:
         )
 
 
-def downloads(key: str | None, policy: GuardPolicy, filters: Filters) -> None:
-    """A button for each format. The report is written when its button is clicked."""
+def downloads(
+    key: str | None, policy: GuardPolicy, filters: Filters, keys: Sequence[str] | None = None
+) -> None:
+    """A button for each format; the report is written when its button is clicked. `keys`: only these."""
     name = f"incident-{re.sub('[^A-Za-z0-9-]', '', key)[:16]}" if key else "incidents"
     for form, (label, mime) in _FORMATS.items():
         st.download_button(
             label,
-            data=_write(key, policy, form, filters),
+            data=_write(key, policy, form, filters, keys),
             file_name=f"{name}.{form}",
             mime=mime,
             icon=":material/download:",
@@ -346,9 +338,13 @@ def downloads(key: str | None, policy: GuardPolicy, filters: Filters) -> None:
         )
 
 
-def _write(key: str | None, policy: GuardPolicy, form: str, filters: Filters):
+def _write(
+    key: str | None, policy: GuardPolicy, form: str, filters: Filters, keys: Sequence[str] | None
+) -> Callable[[], bytes]:
     def write() -> bytes:
         with _data.reader() as ask:
-            return ask.report(key, policy, form, filters).encode()
+            # A byte-order mark, without which spreadsheets take UTF-8 for something else.
+            start = b"\xef\xbb\xbf" if form == "csv" else b""
+            return start + ask.report(key, policy, form, filters, keys).encode()
 
     return write

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
 
-from ..replay import Incident
+from ..replay import Incident, Label
+from ._labels import label_text
 from ._text import plain
 from ._theme import KIND_NAMES
 from ._ui import table
 from ._units import ago, duration, when
 
-__all__ = ["PARAMETER", "draw", "open_incident"]
+__all__ = ["PARAMETER", "draw", "open_incident", "stay_and_open", "who"]
 
 PARAMETER = "incident"
 """The URL parameter that names the open incident."""
@@ -30,24 +31,43 @@ def open_incident(key: str) -> None:
     st.switch_page("app_pages/incidents.py", query_params={PARAMETER: key})
 
 
+def stay_and_open(key: str) -> None:
+    """The same from the page of incidents itself, for callbacks: the filters stay in the address."""
+    st.query_params[PARAMETER] = key
+
+
+def who(one: Incident) -> str:
+    """Agent and tools: who went round, and in what."""
+    tools = plain(" → ".join(one.tools), 120)
+    return f"{plain(one.agent_name, 60)} / {tools}" if one.agent_name else tools
+
+
 def draw(
     incidents: Sequence[Incident],
     *,
     key: str,
     now_ns: int,
+    labels: Mapping[str, Label] | None = None,
     total: int | None = None,
     newest_first: bool = False,
+    here: bool = False,
 ) -> None:
-    """Draw the table; a click on Open goes to the incident."""
+    """Draw the table; a click on Open goes to the incident. Without `labels` there is no such column.
+
+    `here`: the table stands on the page of incidents.
+    """
+    known = labels or {}
     shown = sorted(incidents, key=lambda one: -one.last_ns) if newest_first else list(incidents)
     rows = pd.DataFrame(
         {
             "open": ["Open"] * len(shown),
+            "who": [who(one) for one in shown],
+            "repeats": [one.repeated_calls for one in shown],
             "age": [ago(one.last_ns, now_ns) for one in shown],
             "kind": [KIND_NAMES.get(one.kind, one.kind) for one in shown],
-            "agent": [None if one.agent_name is None else plain(one.agent_name) for one in shown],
-            "tool": [plain(" → ".join(one.tools)) for one in shown],
-            "repeats": [one.repeated_calls for one in shown],
+            "label": [
+                label_text(said.verdict.value if (said := known.get(one.key)) else None) for one in shown
+            ],
             "took": [duration(one.duration_ns) for one in shown],
             "tokens": [
                 None if one.input_tokens is None else one.input_tokens + (one.output_tokens or 0)
@@ -64,11 +84,16 @@ def draw(
         }
     )
     rows = rows.drop(columns=[name for name in ("tokens", "cost") if bool(rows[name].isna().all())])
+    if labels is None:
+        rows = rows.drop(columns="label")
 
     def clicked() -> None:
         click = st.session_state[f"{key}_open"]
         if click is not None and 0 <= click.row < len(shown):
-            st.session_state["_open"] = shown[click.row].key
+            if here:
+                stay_and_open(shown[click.row].key)
+            else:
+                st.session_state["_open"] = shown[click.row].key
 
     table(
         rows,
@@ -79,29 +104,29 @@ def draw(
             "open": st.column_config.ButtonColumn(
                 "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
             ),
-            "age": st.column_config.TextColumn("Last seen", width=100),
-            "kind": st.column_config.TextColumn("Kind", width=88),
-            "agent": st.column_config.TextColumn("Agent", width=112),
-            "tool": st.column_config.TextColumn("Tools", width=148),
+            "who": st.column_config.TextColumn("Agent / tool", width=205),
             "repeats": st.column_config.NumberColumn(
-                "Repeats", help="Calls that brought nothing new", width=68
+                "Repeats", help="Calls that brought nothing new", width=72
             ),
+            "age": st.column_config.TextColumn("Last seen", width=100),
+            "kind": st.column_config.TextColumn("Kind", width=92),
+            "label": st.column_config.TextColumn("Label", help="What a person said it was", width=140),
             "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=68),
             "tokens": st.column_config.NumberColumn(
                 "Tokens", help="Of the requests in between", format="localized", width=68
             ),
             "ending": st.column_config.TextColumn("Ended", width=98),
             "nudge": st.column_config.NumberColumn(
-                "▲ Nudge", help="Number of its first nudged call", width=68
+                "▲ Nudge", help="Which of its calls is nudged first", width=74
             ),
-            "block": st.column_config.NumberColumn("■ Block", help="Number of its blocked call", width=62),
+            "block": st.column_config.NumberColumn("■ Block", help="Which of its calls is blocked", width=70),
             "sure": st.column_config.TextColumn(
                 "Certainty",
                 help="Projected: at least one of its verdicts comes after an intervention that the recorded "
                 "agent did not see",
                 width=82,
             ),
-            "cost": st.column_config.NumberColumn("Cost", format="dollar", width=70),
+            "cost": st.column_config.NumberColumn("Cost", format="$%.4f", width=70),
             "how": st.column_config.TextColumn("How it ended", width=170),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
             "service": st.column_config.TextColumn("Service", width=130),

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ..replay import IncidentDetail
+from ..replay import IncidentCall, IncidentDetail
 from ._charts import base
 from ._text import plot
 from ._theme import GRID, VERDICTS
@@ -64,7 +64,10 @@ def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
                         "opacity": mark.opacity if large else mark.opacity * 0.6,
                         "line": {"width": 2 if mark.symbol.endswith("open") else 0, "color": mark.colour},
                     },
-                    customdata=[_hover(number, call, members.get(_key(call))) for number, call in mine],
+                    customdata=[
+                        _hover(number, call, members.get(_key(call)), detail.incident.calls)
+                        for number, call in mine
+                    ],
                     hovertemplate="%{customdata}<extra></extra>",
                 )
                 named = True
@@ -75,7 +78,7 @@ def lanes(detail: IncidentDetail, calls: Sequence[dict[str, Any]]) -> go.Figure:
         range=[len(names) - 0.4, -0.6],
         showgrid=True,
     )
-    figure.update_xaxes(title="call number in the run", range=[0.2, len(calls) + 0.8], showgrid=False)
+    figure.update_xaxes(title="number in the run (#)", range=[0.2, len(calls) + 0.8], showgrid=False)
     if len(calls) < 30:
         figure.update_xaxes(dtick=1 if len(calls) < 16 else 2, tick0=1)
     return figure
@@ -98,10 +101,11 @@ def _lane_names(detail: IncidentDetail, calls: Sequence[dict[str, Any]]):
     return names, lambda call: place.get(call["tool_name"], len(names) - 1)
 
 
-def _hover(number: int, call: dict[str, Any], entry) -> str:
+def _hover(number: int, call: dict[str, Any], entry: IncidentCall | None, calls: int) -> str:
     mark = VERDICTS[call["action"]]
     lines = [
-        f"<b>call {number}</b> · {plot(call['tool_name'], 40)}",
+        f"<b>#{number:,} of the run</b> · {plot(call['tool_name'], 40)}",
+        *((f"call {entry.number:,} of {calls:,} of the incident",) if entry is not None else ()),
         f"{mark.glyph} {mark.name}, count {call['count']}" + ("" if call["exact"] else " (projected)"),
         plot((call["outcome"] or "outcome unknown").replace("_", " ")),
     ]

@@ -15,10 +15,12 @@ __all__ = [
     "ChangedCall",
     "ChangedCalls",
     "Loss",
+    "Recorded",
     "RequestFacts",
     "ServiceSeen",
     "changed_calls",
     "losses",
+    "recorded",
     "request_facts",
     "services_seen",
 ]
@@ -70,6 +72,15 @@ class ServiceSeen:
     calls: int
     requests: int
     last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Of the requests of a stretch, those that recorded what they cost."""
+
+    requests: int
+    with_tokens: int
+    with_cost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,18 @@ def losses(con: duckdb.DuckDBPyConnection) -> list[Loss]:
         """
     ).fetchall()
     return [Loss(*row) for row in rows]
+
+
+def recorded(con: duckdb.DuckDBPyConnection, run_id: str, first_ns: int, last_ns: int) -> Recorded:
+    """Counts the requests that a run started in a stretch of time, as incidents do."""
+    rows = con.execute(
+        """
+        SELECT count(*), count(input_tokens), count(cost) FROM llm_request_rows
+        WHERE run_id = ? AND start_ns >= ? AND start_ns < ?
+        """,
+        [run_id, first_ns, last_ns],
+    ).fetchall()
+    return Recorded(*rows[0])
 
 
 def services_seen(con: duckdb.DuckDBPyConnection) -> list[ServiceSeen]:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,7 @@ from ..collector._grpc_receiver import GrpcMissingError, GrpcReceiver
 from ..collector._intake import TOKEN_VARIABLE, Intake
 from ..collector._receiver import http_app
 from ..guard import LoopscopeError, StoreBusyError
+from ._links import LINKS_VARIABLE, parsed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -49,6 +50,7 @@ def serve(
     otlp_http_port: int = 4318,
     otlp_grpc_port: int | None = None,
     token: str | None = None,
+    links: Sequence[str] = (),
     dashboard: bool = True,
     open_browser: bool = False,
     stop: threading.Event | None = None,
@@ -64,13 +66,15 @@ def serve(
             installed that is said, and the rest runs.
         token: what senders must show as a bearer token, and browsers once as `/?token=…`. By default
             `LOOPSCOPE_TOKEN`, else none.
+        links: templates of links to other tools, each `Name=https://…/{trace_id}`; they go before those of
+            `<database>.links.toml` and of `LOOPSCOPE_LINKS`.
         dashboard: False runs the receiver and the folding alone, and needs no Streamlit.
         open_browser: open the dashboard in a browser.
         stop: ends the server when set, for callers that are not the main thread.
         announce: takes the lines that say what listens where; standard output otherwise.
 
-    Raises LoopscopeError: a port is taken, the address is not of this machine or needs a token, Streamlit
-    is missing, or the database cannot be used.
+    Raises LoopscopeError: a link is none, a port is taken, the address is not of this machine or needs a
+    token, Streamlit is missing, or the database cannot be used.
     """
     db_path = Path(db).expanduser().absolute()
     os.environ[DATABASE_VARIABLE] = str(db_path)
@@ -78,6 +82,9 @@ def serve(
     say = announce or _print
     local = _is_local(host)
     token = _token(token, host, local)
+    if links:
+        parsed(links)
+        os.environ[LINKS_VARIABLE] = "\n".join((os.environ.get(LINKS_VARIABLE, ""), *links))
     with ExitStack() as cleanup:
         _check_database(db_path)
         receiver_socket = cleanup.enter_context(_listen(host, otlp_http_port, "--otlp-http-port"))

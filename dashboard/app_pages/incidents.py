@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import streamlit as st
 
-from loopscope.dashboard import _charts, _data, _filters, _incident, _incident_table, _policy, _snippets, _ui
+from loopscope.dashboard import (
+    _charts,
+    _data,
+    _filters,
+    _incident,
+    _incident_faults,
+    _incident_list,
+    _incident_table,
+    _label_box,
+    _policy,
+    _snippets,
+    _ui,
+)
+from loopscope.dashboard._incident_faults import FAULT
+from loopscope.dashboard._incident_list import ORDERS, Order, Shown
 from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._theme import KIND_NAMES
-from loopscope.dashboard._units import duration
+from loopscope.dashboard._units import duration, money
 from loopscope.guard import NotFoundError
-from loopscope.replay import Incident
+from loopscope.replay import Incident, ReplayResult
 
 view, saved = _filters.current_view(), _policy.saved()
 
@@ -21,7 +35,7 @@ def main() -> None:
     key = st.query_params.get(_incident_table.PARAMETER)
     if key:
         try:
-            _incident.draw(key, saved.policy)
+            _incident.draw(key, saved.policy, view.filters)
             return
         except NotFoundError:
             _ui.back("All incidents", _incident_table.PARAMETER)
@@ -31,43 +45,75 @@ def main() -> None:
                 "The database in use stands at the foot of the sidebar."
             )
             return
-    _all()
+    _all(st.query_params.get(FAULT))
 
 
-def _all() -> None:
+def _all(fault: str | None) -> None:
     with _data.reader() as ask:
-        found = ask.incidents(saved.policy, view.filters)
+        shown, found = _incident_list.find(saved.policy, view.filters, fault=fault)
         seen = ask.replay(saved.policy, view.filters)
         ask.release()
     if not found:
-        if seen.totals.calls:
-            _ui.sentence(
-                _ui.unjudged(seen.coverage)
-                or f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}."
-            )
-            st.caption(
-                "An incident is a call made three times with an equal result, a cycle of such calls, "
-                "an error that came back three times, or equal calls requested at once."
-            )
-            _ui.coverage_note(seen.coverage)
-        else:
-            _snippets.nothing_here(
-                view, "Loops, cycles and retry storms stand here, worst first; each opens."
-            )
+        _none(seen)
         return
-    _ui.sentence(_worst(found))
-    shown = _narrow(found)
-    _figures(shown, seen.totals.runs)
+    if fault:
+        _ui.back("All faults", FAULT)
+    if not shown.incidents:
+        _ui.sentence("No incident fits these filters.")
+        _controls(shown)
+        if shown.unlabelled_only and shown.ordered:
+            st.success("Every incident in this view has a label.", icon=":material/done_all:")
+        return
+    _ui.sentence(_worst(list(shown.incidents), shown.order, one_fault=bool(fault)))
+    _controls(shown)
+    if fault:
+        _label_box.for_group(shown.ordered, shown.labels)
+    else:
+        _label_box.told()
+    _figures(shown.incidents, seen.totals.runs)
     _ui.coverage_note(seen.coverage)
-    _ui.section("Faults", "Equal faults of different runs in one line, by the calls they repeated.")
-    _charts.show(_charts.fault_bars(shown), key="faults", alt="Groups of incidents by repeated calls")
-    _ui.section("Incidents, worst first", "Most repeated calls first. Click Open to see the calls of one.")
-    rows = _ui.page_of(len(shown), key="incidents_page", what="incidents")
-    _incident_table.draw(shown[rows], key="incidents", now_ns=_data.now_ns())
-    _take_away()
+    now_ns = _data.now_ns()
+    if not fault:
+        faults = _incident_faults.faults_of(shown.incidents, shown.order)
+        _ui.section(
+            "Faults",
+            f"Equal incidents of different runs in one line, {shown.order.by}. Open shows those of one.",
+        )
+        _charts.show(_charts.fault_bars(shown.incidents), key="faults", alt="Faults by repeated calls")
+        _incident_faults.draw(faults, shown.labels, key="fault_list", now_ns=now_ns)
+    _ui.section("Incidents", f"{shown.order.by.capitalize()}. Click Open to see the calls of one.")
+    rows = _ui.page_of(len(shown.incidents), key="incidents_page", what="incidents")
+    _incident_table.draw(
+        shown.incidents[rows], key="incidents", now_ns=now_ns, labels=shown.labels, here=True
+    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("This list as a report:")
+        keys = [one.key for one in shown.incidents]
+        _incident.downloads(None, saved.policy, view.filters, keys)
 
 
-def _worst(found: list[Incident]) -> str:
+def _none(seen: ReplayResult) -> None:
+    if not seen.totals.calls:
+        _snippets.nothing_here(view, "Loops, cycles and retry storms stand here, worst first; each opens.")
+        return
+    _ui.sentence(
+        _ui.unjudged(seen.coverage)
+        or f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}."
+    )
+    st.caption(
+        "An incident is a call made three times with an equal result, a cycle of such calls, "
+        "an error that came back three times, or equal calls requested at once."
+    )
+    _ui.coverage_note(seen.coverage)
+
+
+def _controls(shown: Shown) -> None:
+    _incident_list.controls()
+    if shown.unlabelled_only and shown.incidents:
+        st.caption("Unlabelled incidents: open one, press 1 to 5, and the next one opens by itself.")
+
+
+def _worst(found: list[Incident], order: Order = ORDERS["repeats"], *, one_fault: bool = False) -> str:
     worst = found[0]
     who = f"{plain(worst.agent_name, 60)} / " if worst.agent_name else ""
     what = " → ".join(plain(tool, 40) for tool in worst.tools[:4])
@@ -77,38 +123,25 @@ def _worst(found: list[Incident]) -> str:
     if open_ones:
         ended = f"{open_ones:,} ended {'its run' if open_ones == 1 else 'their runs'} unresolved"
     kind = _WORST.get(worst.kind) or f"is a {KIND_NAMES.get(worst.kind, worst.kind)}"
+    cost = f", {money(worst.cost)}" if order.name == "cost" and worst.cost is not None else ""
+    spent = _incident_list.spent(worst) if order.name == "tokens" else None
+    fault = "of one fault " if one_fault else ""
     return (
-        f"{count(len(found), 'incident')} in {count(runs, 'run')}, {ended}. "
-        f"The worst {kind} of {who}{what}: "
+        f"{count(len(found), 'incident')} {fault}in {count(runs, 'run')}, {ended}. "
+        f"{order.worst} {kind} of {who}{what}: "
         f"{count(worst.calls, 'call')}, {worst.repeated_calls:,} of them for nothing, "
-        f"in {duration(worst.duration_ns)}."
+        f"in {duration(worst.duration_ns)}{cost}{'' if spent is None else f', {spent:,} tokens'}."
     )
 
 
-def _narrow(found: list[Incident]) -> list[Incident]:
-    kinds = [kind for kind in KIND_NAMES if any(one.kind == kind for one in found)]
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        chosen = st.pills(
-            "Kind",
-            kinds,
-            selection_mode="multi",
-            format_func=lambda kind: KIND_NAMES[kind],  # what the link says, so without a changing number
-            key="kind",
-            bind="query-params",
-            label_visibility="collapsed",
-        )
-        unresolved = st.toggle("Unresolved only", key="unresolved", bind="query-params")
-    return [one for one in found if (not chosen or one.kind in chosen) and not (unresolved and one.resolved)]
-
-
-def _figures(shown: list[Incident], all_runs: int) -> None:
+def _figures(shown: tuple[Incident, ...], all_runs: int) -> None:
     runs = len({one.run_id for one in shown})
     groups = len({one.group for one in shown})
     repeated = sum(one.repeated_calls for one in shown)
-    known = [one for one in shown if one.input_tokens is not None]
-    spent = sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in known)
+    spent = [number for one in shown if (number := _incident_list.spent(one)) is not None]
+    costs = [one.cost for one in shown if one.cost is not None]
     soft = sum(one.soft_failure and not one.resolved for one in shown)
-    with _ui.figures():
+    with _ui.figures(6):
         _ui.figure("Incidents", f"{len(shown):,}", note=count(groups, "distinct fault"))
         _ui.figure("Runs affected", f"{runs:,}", note=f"of {count(all_runs, 'run')}")
         _ui.figure(
@@ -120,8 +153,13 @@ def _figures(shown: list[Incident], all_runs: int) -> None:
         )
         _ui.figure(
             "Tokens meanwhile",
-            f"{spent:,}" if known else "unknown",
-            note=f"recorded for {len(known):,} of {count(len(shown), 'incident')}",
+            f"{sum(spent):,}" if spent else "unknown",
+            note=f"recorded for {len(spent):,} of {count(len(shown), 'incident')}",
+        )
+        _ui.figure(
+            "Cost meanwhile",
+            money(sum(costs) if costs else None),
+            note=f"recorded for {len(costs):,} of {count(len(shown), 'incident')}",
         )
         _ui.figure(
             "Soft failures",
@@ -129,12 +167,6 @@ def _figures(shown: list[Incident], all_runs: int) -> None:
             note="unresolved, yet the run ended OK",
             help="Unresolved incidents whose run ended OK all the same: its agent span reports no error.",
         )
-
-
-def _take_away() -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Report of all incidents in this view:")
-        _incident.downloads(None, saved.policy, view.filters)
 
 
 main()
