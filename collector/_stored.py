@@ -14,7 +14,16 @@ from ._rows import LOG_COLUMNS, SPAN_COLUMNS, log_from_row, span_from_row
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["TRACE_COLUMNS", "Stored", "TraceState", "folded_names", "load", "registered", "trace_states"]
+__all__ = [
+    "TRACE_COLUMNS",
+    "Stored",
+    "TraceState",
+    "folded_names",
+    "load",
+    "registered",
+    "texts_of",
+    "trace_states",
+]
 
 TRACE_COLUMNS: dict[str, pa.DataType] = {
     "trace_id": pa.string(),
@@ -204,6 +213,11 @@ def _texts(con: DuckDBPyConnection, tables: list[pa.Table]) -> pa.Table:
             if name.endswith("_parts"):
                 for chunk in table.column(name).chunks:
                     keys.update(chunk.flatten().to_pylist())
+    return texts_of(con, keys)
+
+
+def texts_of(con: DuckDBPyConnection, keys: set[int]) -> pa.Table:
+    """hash and text of the texts with these keys."""
     if not keys:
         return _no_rows({"hash": pa.int64(), "text": pa.string()})
     with registered(con, wanted_texts=pa.table({"hash": pa.array(sorted(keys), type=pa.int64())})):

@@ -15,7 +15,7 @@ from ._growth import rows_to_add
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
 from ._store import counter
-from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered
+from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered, texts_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -130,15 +130,17 @@ def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> _Keys:
     """Store the texts that are not there yet."""
     if not texts.num_rows:
         return _Keys(texts, pa.array([], type=pa.int64()))
-    # 64 bits tell texts apart by chance, not those that somebody made for it: so they are compared.
     with registered(con, new_texts=texts):
-        there = con.execute(
-            "SELECT n.hash, min(c.hash) FROM contents c JOIN new_texts n ON n.check_hash = c.check_hash"
-            " WHERE c.rowid IN ("
-            "SELECT rowid FROM contents WHERE check_hash IN (SELECT check_hash FROM new_texts)"
-            ") AND c.text = n.text GROUP BY n.hash"
+        alike = con.execute(
+            "SELECT n.hash, c.hash FROM contents c JOIN new_texts n ON n.check_hash = c.check_hash"
         ).fetchall()
-    stored = dict(there)
+    # 64 bits tell texts apart by chance, not those that somebody made for it: so they are compared.
+    stored: dict[int, int] = {}
+    if alike:
+        there = texts_of(con, {key for _, key in alike})
+        batch = dict(zip(texts.column("hash").to_pylist(), texts.column("text").to_pylist(), strict=True))
+        known = dict(zip(*(column.to_pylist() for column in there.columns), strict=True))
+        stored = {name: key for name, key in alike if batch[name] == known[key]}
     names = texts.column("hash").to_pylist()
     fresh = texts.filter(pa.array([name not in stored for name in names])) if stored else texts
     first = _counted_keys(con, fresh.num_rows)
