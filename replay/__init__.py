@@ -4,6 +4,7 @@ Every function takes a leased DuckDB cursor (`Store.lease()`), only reads, and g
 data. `Filters` choose what is reported and never change a verdict.
 """
 
+from ._circling import Circling, CirclingRun, circling
 from ._coverage import coverage, filter_options
 from ._detail import incident_detail
 from ._engine import VerdictChanges, call_verdicts, verdict_changes
@@ -31,6 +32,7 @@ from ._types import (
     IncidentDetail,
     IncidentKind,
     NamedCount,
+    NamedErrors,
     NotCountedReason,
     Overview,
     RunInfo,
@@ -141,6 +143,8 @@ __all__ = [
     "CauseEvent",
     "Change",
     "ChangedCall",
+    "Circling",
+    "CirclingRun",
     "ClassCounts",
     "Coverage",
     "DialectCoverage",
@@ -175,6 +179,7 @@ __all__ = [
     "LabelScores",
     "LabelVerdict",
     "NamedCount",
+    "NamedErrors",
     "NotCountedReason",
     "Overview",
     "PolicyComparison",
@@ -212,6 +217,7 @@ __all__ = [
     "analyse_requests",
     "call_verdicts",
     "calls_after_block",
+    "circling",
     "compare_policies",
     "coverage",
     "error_breakdown",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..guard import GuardPolicy
@@ -11,9 +12,10 @@ from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._mask import mask_error
+from ._sql import rows, sql_text
 from ._stretches import call_texts
-from ._time import bucket_width
-from ._types import ErrorBreakdown, ErrorBucket, ErrorCell, ErrorGroup, NotCountedReason
+from ._time import TIMED_FROM, bucket_width, untimed
+from ._types import ErrorBreakdown, ErrorBucket, ErrorCell, ErrorGroup, NamedErrors, NotCountedReason
 
 if TYPE_CHECKING:
     import duckdb
@@ -65,16 +67,23 @@ def error_breakdown(
     figures = ask("figures")[0]
     width = 0
     over_time: tuple[ErrorBucket, ...] = ()
-    if figures["calls"]:
-        origin, width = bucket_width(figures["first_ns"], figures["last_ns"], buckets)
+    dated, timed, timed_params = figures, where, params
+    if untimed(figures["first_ns"]):  # a made-up time would stretch the axis over decades
+        since = replace(filters, since=max(filters.since or 0, TIMED_FROM))
+        timed, timed_params = fact_filter(since, facts, con)
+        dated = judging.arrow("figures", timed_params, timed).to_pylist()[0]
+    if dated["calls"]:
+        origin, width = bucket_width(dated["first_ns"], dated["last_ns"], buckets)
+        found = judging.arrow("error_buckets", {**timed_params, "origin": origin, "width": width}, timed)
         over_time = tuple(
             ErrorBucket(origin + row["bucket"] * width, kinds[row["kind"]], row["calls"])
-            for row in ask("error_buckets", origin=origin, width=width)
+            for row in found.to_pylist()
         )
+    failed = sum(cell.calls for cell in cells)
     grouped = _groups(facts, con, judging, where, params)
     return ErrorBreakdown(
         calls=figures["calls"],
-        failed=sum(cell.calls for cell in cells),
+        failed=failed,
         counted=sum(cell.counted for cell in cells),
         by_tool=cells,
         bucket_ns=width,
@@ -87,7 +96,31 @@ def error_breakdown(
             for row in ask("not_counted", counts_errors="general_tool_error" in policy.counted_outcomes)
         ),
         coverage=covered(facts, con, filters),
+        by_agent=tuple(
+            NamedErrors(facts.names["agent"][row["agent"]], kinds[row["kind"]], row["calls"])
+            for row in ask("error_named")
+        ),
+        by_model=_by_model(facts, con, judging, where, params, kinds) if failed else (),
+        calls_untimed=failed - sum(bucket.calls for bucket in over_time),
     )
+
+
+def _by_model(
+    facts: Facts,
+    store: duckdb.DuckDBPyConnection,
+    judging: Judging,
+    where: str,
+    params: dict[str, Any],
+    kinds: list[str],
+) -> tuple[NamedErrors, ...]:
+    store.register("failed_calls", judging.arrow("error_calls", params, where))
+    store.register("run_names", facts.runs)
+    try:
+        found = rows(store, sql_text("error_models"))
+    finally:
+        store.unregister("failed_calls")
+        store.unregister("run_names")
+    return tuple(NamedErrors(row["model"], kinds[row["kind"]], row["calls"]) for row in found)
 
 
 def _groups(

@@ -11,7 +11,7 @@ from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
 from ._incidents import Found, mark, touching
 from ._text import duration, name_of, plural
-from ._time import bucket_width
+from ._time import TIMED_FROM, bucket_width, untimed
 from ._types import Coverage, Figures, Incident, IncidentKind, NamedCount, Overview, TimeBucket
 from .requests import analyse_requests
 
@@ -43,12 +43,21 @@ def overview(
         end = filters.until or (last or filters.since) + 1
         before = replace(filters, since=2 * filters.since - end, until=filters.since)
         previous = _figures(con, facts, judging, policy, before, touching(facts, con, before))[0]
-    width = 0
+    width = calls_untimed = 0
     over_time: tuple[TimeBucket, ...] = ()
+    timed, timed_params = where, params
+    if untimed(first):  # a made-up time would stretch the axis over decades
+        timed, timed_params = fact_filter(since_timed(filters), facts, con)
+        dated: dict[str, Any] = judging.arrow("figures", timed_params, timed).to_pylist()[0]
+        first, last, calls_untimed = dated["first_ns"], dated["last_ns"], figures.calls - dated["calls"]
     if first is not None and last is not None:
         origin, width = bucket_width(first, last, buckets)
-        found = judging.arrow("time_buckets", {**params, "origin": origin, "width": width}, where)
-        over_time = tuple(TimeBucket(origin + row.pop("bucket") * width, **row) for row in found.to_pylist())
+        found = judging.arrow("time_buckets", {**timed_params, "origin": origin, "width": width}, timed)
+        over_time = _begun(
+            [TimeBucket(origin + row.pop("bucket") * width, **row) for row in found.to_pylist()],
+            [one.incident.first_ns for one in incidents],
+            width,
+        )
     seen = covered(facts, con, filters)
     newest = sorted(incidents, key=lambda one: (-one.incident.last_ns, one.incident.key))[:_SHOWN]
 
@@ -67,7 +76,23 @@ def overview(
         incidents=tuple(mark(facts, con, newest, policy)),
         incidents_total=len(incidents),
         coverage=seen,
+        calls_untimed=calls_untimed,
     )
+
+
+def _begun(buckets: list[TimeBucket], begins: list[int], width: int) -> tuple[TimeBucket, ...]:
+    """The same with the number of incidents that began in each."""
+    numbers: dict[int, int] = {}
+    origin = buckets[0].start_ns if buckets else 0
+    for first_ns in begins:
+        start = origin + (first_ns - origin) // width * width
+        numbers[start] = numbers.get(start, 0) + 1
+    return tuple(replace(one, incidents=numbers.get(one.start_ns, 0)) for one in buckets)
+
+
+def since_timed(filters: Filters) -> Filters:
+    """The same without what has no recorded time."""
+    return replace(filters, since=max(filters.since or 0, TIMED_FROM))
 
 
 def _figures(

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["bucket_width"]
+__all__ = ["TIMED_FROM", "bucket_width", "untimed"]
 
 _SECOND = 1_000_000_000
+
+_MADE_UP_FROM = 946_684_800 * _SECOND
+"""Where a source says nothing of time, importers let its conversations begin here: 2000-01-01."""
+
+TIMED_FROM = _MADE_UP_FROM + 86_400 * _SECOND
+"""What starts before, on the day of the made-up times, has no recorded time."""
+
+
+def untimed(ns: int | None) -> bool:
+    """Whether a time was made up by an importer because the source recorded none."""
+    return ns is not None and _MADE_UP_FROM <= ns < TIMED_FROM
+
+
 _STEPS = [
     *(step * _SECOND for step in (1, 2, 5, 10, 15, 30)),
     *(step * 60 * _SECOND for step in (1, 2, 5, 10, 15, 30)),

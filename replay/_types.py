@@ -26,6 +26,7 @@ __all__ = [
     "IncidentDetail",
     "IncidentKind",
     "NamedCount",
+    "NamedErrors",
     "NotCountedReason",
     "Overview",
     "RunInfo",
@@ -270,6 +271,7 @@ class TimeBucket:
     block: int = 0
     not_counted: int = 0
     after_block: int = 0
+    incidents: int = 0  # that began in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +299,7 @@ class Overview:
     incidents: tuple[Incident, ...]  # newest first, at most 20
     incidents_total: int
     coverage: Coverage
+    calls_untimed: int = 0  # calls whose source recorded no times: in every figure, in no bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,15 @@ class ErrorCell:
     outcome: str  # schema_error | general_tool_error
     calls: int
     counted: int  # by the guard under the policy given
+
+
+@dataclass(frozen=True, slots=True)
+class NamedErrors:
+    """Failed calls of one agent or model and kind; name None: not recorded."""
+
+    name: str | None
+    error_kind: str
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +372,9 @@ class ErrorBreakdown:
     calls_grouped: int  # failed calls in groups; below `failed` where there are too many different texts
     not_counted: tuple[NotCountedReason, ...]  # over all finished calls
     coverage: Coverage
+    by_agent: tuple[NamedErrors, ...] = ()
+    by_model: tuple[NamedErrors, ...] = ()  # the model that asked for the call
+    calls_untimed: int = 0  # failed calls without recorded times: in no bucket
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict."""
