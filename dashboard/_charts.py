@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from ..replay import ErrorBucket, ErrorCell, Incident, NamedCount, SweepRow, TimeBucket
+from ..replay import ErrorBucket, Incident, NamedCount, SweepRow, TimeBucket
 from ._text import count, plot
 from ._theme import ACCENT, CHOICE, GRID, KIND_NAMES, SEQUENCE, VERDICTS
 from ._units import duration, when
@@ -33,8 +33,13 @@ _CONFIG = {
 
 
 def show(figure: go.Figure, *, key: str, alt: str, **options: Any) -> Any:
-    """Draw a figure at the width of its container, with an accessible name."""
-    return st.plotly_chart(figure, key=key, alt=plot_free(alt), config=_CONFIG, **options)
+    """Draw a figure at the width of its container, with an accessible name.
+
+    Its camera button makes a PNG in the browser, named after the key.
+    """
+    picture = {"format": "png", "scale": 2, "filename": f"loopscope-{key.replace('_', '-')}"}
+    config = {**_CONFIG, "toImageButtonOptions": picture}
+    return st.plotly_chart(figure, key=key, alt=plot_free(alt), config=config, **options)
 
 
 def plot_free(text: str) -> str:
@@ -69,9 +74,7 @@ def base(height: int, **layout: Any) -> go.Figure:
     return figure
 
 
-def calls_over_time(
-    buckets: Sequence[TimeBucket], bucket_ns: int, incidents: Iterable[Incident] = ()
-) -> go.Figure:
+def calls_over_time(buckets: Sequence[TimeBucket], bucket_ns: int) -> go.Figure:
     """Calls per bucket, stacked by verdict, with a mark above each bucket in which an incident began."""
     figure = base(300, barmode="stack", hovermode="x unified")
     middles = [when(bucket.start_ns + bucket_ns // 2) for bucket in buckets]
@@ -82,7 +85,7 @@ def calls_over_time(
         if any(values):
             name = f"{mark.glyph} {mark.name}"
             figure.add_bar(x=middles, y=values, width=width, name=name, marker=_bar(action))
-    _beginnings(figure, buckets, bucket_ns, incidents)
+    _beginnings(figure, buckets, bucket_ns)
     _whole_numbers(figure, "calls", [sum(getattr(one, action) for action in VERDICTS) for one in buckets])
     figure.update_xaxes(title=f"UTC · {duration(bucket_ns)} a bar", showgrid=False)
     if buckets:
@@ -96,17 +99,10 @@ def _whole_numbers(figure: go.Figure, title: str, heights: Sequence[int]) -> Non
     figure.update_yaxes(title=title, rangemode="tozero", dtick=1 if max(heights, default=0) < 5 else None)
 
 
-def _beginnings(
-    figure: go.Figure, buckets: Sequence[TimeBucket], bucket_ns: int, incidents: Iterable[Incident]
-) -> None:
-    """A mark above each bucket in which an incident began. Buckets without calls are not in the list."""
+def _beginnings(figure: go.Figure, buckets: Sequence[TimeBucket], bucket_ns: int) -> None:
+    """A mark above each bucket in which an incident began."""
     known = {bucket.start_ns: bucket for bucket in buckets}
-    origin = buckets[0].start_ns if buckets else 0
-    began: dict[int, int] = {}
-    for incident in incidents:
-        start = origin + (incident.first_ns - origin) // bucket_ns * bucket_ns
-        if start in known:
-            began[start] = began.get(start, 0) + 1
+    began = {bucket.start_ns: bucket.incidents for bucket in buckets if bucket.incidents}
     if not began:
         return
     tops = {start: sum(getattr(bucket, action) for action in VERDICTS) for start, bucket in known.items()}
@@ -169,24 +165,46 @@ def threshold_map(
     """Heatmap of one total over nudge × block, a cross on the draft and a ring on the saved policy."""
     nudges = sorted({row.nudge for row in rows if row.nudge is not None})
     blocks = sorted({row.block for row in rows if row.block is not None})
-    cells = {(row.nudge, row.block): getattr(row.totals, field) for row in rows}
+    trade = field == "trade"
+    cells = {
+        (row.nudge, row.block): row.totals.calls_avoidable - row.totals.calls_lost
+        if trade
+        else getattr(row.totals, field)
+        for row in rows
+    }
     grid = [[cells.get((nudge, block)) for nudge in nudges] for block in blocks]
+    top = max([1, *(abs(value) for value in cells.values())])
     figure = base(380, showlegend=True)
     figure.add_heatmap(
         x=nudges,
         y=blocks,
         z=grid,
-        colorscale=[[0, "rgba(76,120,221,0.05)"], [1, "rgba(76,120,221,0.60)"]],
-        zmin=0,
-        zmax=max([1, *cells.values()]),
+        colorscale=_TRADE if trade else [[0, "rgba(76,120,221,0.05)"], [1, "rgba(76,120,221,0.60)"]],
+        zmin=-top if trade else 0,
+        zmax=top,
         showscale=False,
         xgap=2,
         ygap=2,
         hoverongaps=False,
         hoverinfo="skip",
     )
-    _numbers(figure, nudges, blocks, grid)
-    _cells_to_click(figure, cells, label)
+    if trade:
+        both = {
+            (row.nudge, row.block): f"{_short(row.totals.calls_avoidable)}<br>{_short(row.totals.calls_lost)}"
+            for row in rows
+        }
+        _texts(figure, nudges, blocks, [[both.get((x, y)) for x in nudges] for y in blocks])
+        figure.update_layout(height=460)
+        hovers = {
+            (row.nudge, row.block): f"{count(row.totals.calls_avoidable, 'call')} spared"
+            f"<br>{count(row.totals.calls_lost, 'call')} lost"
+            for row in rows
+        }
+    else:
+        _texts(figure, nudges, blocks, [[None if v is None else _short(v) for v in line] for line in grid])
+        one = label.replace("s ", " ", 1)  # "calls lost": "call lost"
+        hovers = {pair: count(value, one, label) for pair, value in cells.items()}
+    _cells_to_click(figure, hovers)
     for name, point, symbol, dash in (
         ("draft", draft, "x-thin", "solid"),
         ("saved", saved, "circle-open", "dot"),
@@ -219,24 +237,44 @@ def threshold_map(
     return figure
 
 
+_TRADE = [[0, "rgba(143,111,208,0.75)"], [0.5, "rgba(127,138,160,0.06)"], [1, "rgba(42,157,143,0.65)"]]
+"""From more lost than spared to more spared than lost."""
+
+
+def _short(value: int) -> str:
+    """A number for a narrow cell: "9,841", "12.3k", "4.1M"."""
+    if abs(value) < 10_000:
+        return f"{value:,}"
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:,}"
+
+
 def _numbers(
     figure: go.Figure, xs: Sequence[int], ys: Sequence[int], grid: Sequence[Sequence[int | None]]
 ) -> None:
-    """Numbers in heatmap cells, in the page's own text colour: Plotly's own ignores what shines through."""
+    """Numbers in heatmap cells."""
+    _texts(figure, xs, ys, [[None if value is None else f"{value:,}" for value in line] for line in grid])
+
+
+def _texts(
+    figure: go.Figure, xs: Sequence[int], ys: Sequence[int], grid: Sequence[Sequence[str | None]]
+) -> None:
+    """Texts in heatmap cells, in the page's own text colour: Plotly's own ignores what shines through."""
     figure.update_layout(
         annotations=[
-            {"x": x, "y": y, "text": f"{value:,}", "showarrow": False}
+            {"x": x, "y": y, "text": text, "showarrow": False}
             for y, line in zip(ys, grid, strict=True)
-            for x, value in zip(xs, line, strict=True)
-            if value is not None
+            for x, text in zip(xs, line, strict=True)
+            if text is not None
         ]
     )
 
 
-def _cells_to_click(figure: go.Figure, cells: Mapping[tuple[Any, Any], int], label: str) -> None:
+def _cells_to_click(figure: go.Figure, hovers: Mapping[tuple[Any, Any], str]) -> None:
     """Heatmap cells cannot be clicked; unseen marks over them can."""
-    pairs = [pair for pair in cells if None not in pair]
-    one = label.replace("s ", " ", 1)  # "calls lost": "call lost"
+    pairs = [pair for pair in hovers if None not in pair]
     unseen = {"marker": {"opacity": 0}}
     figure.add_scatter(
         x=[nudge for nudge, _ in pairs],
@@ -246,23 +284,26 @@ def _cells_to_click(figure: go.Figure, cells: Mapping[tuple[Any, Any], int], lab
         selected=unseen,
         unselected=unseen,
         showlegend=False,
-        customdata=[count(cells[pair], one, label) for pair in pairs],
+        customdata=[hovers[pair] for pair in pairs],
         hovertemplate="nudge %{x}, block %{y}<br>%{customdata}<extra></extra>",
     )
 
 
-def error_kinds(cells: Sequence[ErrorCell]) -> go.Figure:
-    """Heatmap of failed calls: tools down, kinds across."""
+def error_kinds(cells: Iterable[tuple[str, str, int]]) -> go.Figure:
+    """Heatmap of failed calls: names of tools, agents or models down, kinds across.
+
+    A cell is (name, kind, calls). At most 20 names, those with most failures.
+    """
     sums: dict[tuple[str, str], int] = {}
-    for cell in cells:
-        sums[cell.tool_name, cell.error_kind] = sums.get((cell.tool_name, cell.error_kind), 0) + cell.calls
-    tools = _by_weight(sums, 0)[:20]
+    for name, kind, calls in cells:
+        sums[name, kind] = sums.get((name, kind), 0) + calls
+    names = _by_weight(sums, 0)[:20]
     kinds = _by_weight(sums, 1)
-    grid = [[sums.get((tool, kind)) for kind in kinds] for tool in tools]
-    figure = base(80 + 30 * len(tools), showlegend=False)
+    grid = [[sums.get((name, kind)) for kind in kinds] for name in names]
+    figure = base(80 + 30 * len(names), showlegend=False)
     figure.add_heatmap(
         x=list(range(len(kinds))),
-        y=list(range(len(tools))),
+        y=list(range(len(names))),
         z=grid,
         colorscale=[[0, "rgba(76,120,221,0.10)"], [1, "rgba(76,120,221,0.60)"]],
         zmin=0,
@@ -270,20 +311,21 @@ def error_kinds(cells: Sequence[ErrorCell]) -> go.Figure:
         xgap=2,
         ygap=2,
         hoverongaps=False,
-        customdata=[[[plot(tool), kind.replace("_", " ")] for kind in kinds] for tool in tools],
+        customdata=[[[plot(name), kind.replace("_", " ")] for kind in kinds] for name in names],
         hovertemplate="%{customdata[0]}<br>%{z:,} × %{customdata[1]}<extra></extra>",
     )
-    _numbers(figure, range(len(kinds)), range(len(tools)), grid)
+    _numbers(figure, range(len(kinds)), range(len(names)), grid)
     figure.update_xaxes(
         tickvals=list(range(len(kinds))),
-        ticktext=[kind.replace("_", " ") for kind in kinds],
+        ticktext=[kind.replace("_", "<br>") for kind in kinds],
         side="top",
         showgrid=False,
+        tickangle=0 if len(kinds) <= 6 else -40,
     )
     figure.update_yaxes(
-        tickvals=list(range(len(tools))),
-        ticktext=[plot(tool, 28) for tool in tools],
-        range=[len(tools) - 0.5, -0.5],
+        tickvals=list(range(len(names))),
+        ticktext=[plot(name, 22) for name in names],
+        range=[len(names) - 0.5, -0.5],
         showgrid=False,
     )
     return figure

@@ -27,6 +27,7 @@ from .. import replay as rp
 from ..collector import Spool, Store
 from ..guard import GuardPolicy
 from ..replay import traces
+from ..replay.rules import RuleComparison, compare_rules
 from . import _queries
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ PATIENCE = 6.0
 CHECKED_AT_ONCE = 5_000
 """So many requests that succeeded are checked before their page stands; more are checked behind it."""
 
+_MOMENT_NS = 15_000_000_000
 _ANSWERS = 192
 _BYTES = "256MB"
 """Answers kept, over all sessions: about ten filters of every page. Old ones go first."""
@@ -156,6 +158,15 @@ class Reader:
             "overview", (policy.policy_hash, filters), lambda: rp.overview(self.con, policy, filters)
         )
 
+    def circling(self, policy: GuardPolicy, filters: rp.Filters, now_ns: int) -> rp.Circling:
+        """What goes in circles now, to a quarter of a minute, and what circles took."""
+        moment = now_ns // _MOMENT_NS * _MOMENT_NS
+        return self._cached(
+            "circling",
+            (policy.policy_hash, filters, moment),
+            lambda: rp.circling(self.con, policy, filters, now_ns=now_ns),
+        )
+
     def incidents(self, policy: GuardPolicy, filters: rp.Filters) -> list[rp.Incident]:
         """All incidents, worst first."""
         return self._cached(
@@ -215,7 +226,7 @@ class Reader:
         )
 
     def sweep(
-        self, policy: GuardPolicy, nudges: Iterable[int], blocks: Iterable[int], filters: rp.Filters
+        self, policy: GuardPolicy, nudges: Iterable[int | None], blocks: Iterable[int], filters: rp.Filters
     ) -> list[rp.SweepRow]:
         """Totals over a grid of thresholds."""
         nudges, blocks = tuple(nudges), tuple(blocks)
@@ -234,6 +245,55 @@ class Reader:
             (before.policy_hash, after.policy_hash, filters, limit),
             lambda: _queries.changed_calls(self.con, before, after, filters, limit),
         )
+
+    def impact(self, policy: GuardPolicy, filters: rp.Filters) -> rp.Impact:
+        """What one policy would have changed and saved; without the texts of examples."""
+        return self._cached(
+            "impact",
+            (policy.policy_hash, filters),
+            lambda: rp.impact(self.con, policy, filters, examples=1),
+        )
+
+    def comparison(self, before: GuardPolicy, after: GuardPolicy, filters: rp.Filters) -> rp.PolicyComparison:
+        """Two policies beside each other."""
+        return self._cached(
+            "comparison",
+            (before.policy_hash, after.policy_hash, filters),
+            lambda: rp.compare_policies(self.con, before, after, filters, examples=0),
+        )
+
+    def score(self, policy: GuardPolicy, filters: rp.Filters) -> rp.LabelScores:
+        """How a policy's nudge and block fall on labelled incidents."""
+        return self._cached(
+            "score", (policy.policy_hash, filters), lambda: rp.score_policy(self.con, policy, filters)
+        )
+
+    def scores(self, policy: GuardPolicy, thresholds: Iterable[int], filters: rp.Filters) -> rp.LabelScores:
+        """The same for each of these thresholds alone, as block and as nudge."""
+        levels = tuple(thresholds)
+        return self._cached(
+            "scores",
+            (policy.policy_hash, levels, filters),
+            lambda: rp.score_thresholds(self.con, policy, blocks=levels, nudges=levels, filters=filters),
+        )
+
+    def suggestions(self, policy: GuardPolicy, filters: rp.Filters) -> rp.SuggestionReport:
+        """Changes to a policy that the recorded runs speak for."""
+        return self._cached(
+            "suggestions",
+            (policy.policy_hash, filters),
+            lambda: rp.suggestion_report(self.con, policy, filters),
+        )
+
+    def rules(self, policy: GuardPolicy, filters: rp.Filters) -> tuple[RuleComparison, ...]:
+        """Other frameworks' rules beside ours."""
+        return self._cached(
+            "rules", (policy.policy_hash, filters), lambda: compare_rules(self.con, policy, None, filters)
+        )
+
+    def policies(self) -> dict[str, _queries.NamedPolicy]:
+        """Policies that were saved under a name."""
+        return self._cached("policies", (), lambda: _queries.named_policies(self.con))
 
     def errors(self, filters: rp.Filters, policy: GuardPolicy) -> rp.ErrorBreakdown:
         """What fails."""

@@ -31,6 +31,7 @@ __all__ = [
     "table",
     "text_box",
     "unjudged",
+    "untimed_note",
     "verdict_column",
 ]
 
@@ -145,6 +146,15 @@ def coverage_note(coverage: Coverage) -> None:
                 "To record it:"
             )
             st.code(cut(part.hint or "", 1000)[0], language=None, wrap_lines=True)
+
+
+def untimed_note(number: int, what: str) -> None:
+    """Says what a time axis leaves out: imports whose source recorded no times."""
+    if number:
+        st.caption(
+            f":material/schedule: {count(number, what)} without a recorded time "
+            f"{'is' if number == 1 else 'are'} in the figures and not on the time axis."
+        )
 
 
 def empty(title: str, teaches: str, *snippets: tuple[str, str, str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["ago", "day", "duration", "instant", "money", "size", "tokens", "when"]
+from ..replay import untimed
+
+__all__ = ["ago", "clock", "day", "duration", "instant", "money", "size", "tokens", "when"]
 
 _SECOND = 1_000_000_000
 
@@ -19,8 +21,16 @@ def when(ns: int | None) -> datetime | None:
 
 def instant(ns: int | None) -> str:
     """The whole instant, to the millisecond: "2025-07-04 14:03:22.120 UTC"."""
+    if untimed(ns):
+        return "time not recorded"
     moment = when(ns)
     return "unknown" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d} UTC"
+
+
+def clock(ns: int | None) -> str:
+    """ "14:03:22 UTC": for what happened today."""
+    moment = when(ns)
+    return "unknown" if moment is None else f"{moment:%H:%M:%S} UTC"
 
 
 def day(ns: int | None) -> str:
@@ -52,6 +62,8 @@ def ago(ns: int | None, now: int) -> str:
     """ "just now", "4 min ago", "3 d ago"; the day where it is older than 30 days."""
     if ns is None:
         return "unknown"
+    if untimed(ns):
+        return "not recorded"
     passed = (now - ns) / _SECOND
     if passed < 5:
         return "just now"

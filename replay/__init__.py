@@ -14,6 +14,7 @@ from ._incidents import find_incidents
 from ._overview import overview
 from ._requests import failed_requests
 from ._sweep import SweepRow, sweep
+from ._time import untimed
 from ._totals import ReplayResult, replay, totals
 from ._types import (
     SCHEMA_VERSION,
@@ -249,6 +250,7 @@ __all__ = [
     "suggestion_report",
     "sweep",
     "totals",
+    "untimed",
     "verdict_changes",
     "weak_agreement",
     "weak_labels",

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from loopscope.dashboard import _charts, _data, _filters, _incident_table, _policy, _snippets, _ui
+from loopscope.dashboard import _charts, _circling, _data, _filters, _incident_table, _policy, _snippets, _ui
 from loopscope.dashboard._text import count
 from loopscope.replay import Figures, Overview
 
@@ -16,7 +16,8 @@ view, saved = _filters.current_view(), _policy.saved()
 def main() -> None:
     with _data.reader() as ask:
         seen = ask.overview(saved.policy, view.filters)
-        incidents = ask.incidents(saved.policy, view.filters)
+        circling = ask.circling(saved.policy, view.filters, _data.now_ns())
+        effect = ask.impact(saved.policy, view.filters)
         ask.release()
     requests = 0 if view.filters.tools else seen.figures.requests  # the tool filter does not reach requests
     if not seen.figures.calls and not requests and not seen.coverage.calls_not_ended:
@@ -24,18 +25,22 @@ def main() -> None:
             view, "Loops, calls over time and what they cost stand here once an agent has run."
         )
         return
-    _ui.sentence(seen.sentence)
+    _circling.now(view, seen.sentence)
     _figures(seen)
     _ui.coverage_note(seen.coverage)
     _ui.section(
         "Calls over time",
         f"Each call as the policy in force judges it ({_policy.name(saved.policy)}). Times are UTC.",
     )
-    _charts.show(
-        _charts.calls_over_time(seen.buckets, seen.bucket_ns, incidents),
-        key="calls_over_time",
-        alt="Calls over time, stacked by the guard's verdict",
-    )
+    if seen.buckets:
+        _charts.show(
+            _charts.calls_over_time(seen.buckets, seen.bucket_ns),
+            key="calls_over_time",
+            alt="Calls over time, stacked by the guard's verdict",
+        )
+    _ui.untimed_note(seen.calls_untimed, "call")
+    if circling.runs:
+        _circling.cost(circling, effect, _policy.name(saved.policy))
     left, right = st.columns(2, gap="medium")
     with left:
         _ranking("Tools", "tool", seen.tools)
@@ -66,6 +71,8 @@ def _figures(seen: Overview) -> None:
         return {"delta": getattr(now, name) - getattr(before, name), "delta_note": "vs before"}
 
     share = f"{now.runs_looping / now.runs:.0%} of {count(now.runs, 'run')}" if now.runs else ""
+    if now.soft_failures:
+        share += f"; {now.soft_failures:,} ended in it and reported no error"
     repeated = f"{now.repeated_calls / now.calls:.0%} of all calls" if now.calls and not calls else calls
     with _ui.figures():
         _ui.figure("Runs", f"{now.runs:,}", note=f"in {view.period}", good="", **delta("runs"))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import pytest
 
 from loopscope.dashboard import _charts
-from loopscope.replay import ErrorBucket, ErrorCell, NamedCount, SweepRow, TimeBucket, Totals
+from loopscope.replay import ErrorBucket, NamedCount, SweepRow, TimeBucket, Totals
 
 HOSTILE = "<b>bold</b><img src=x onerror=alert(1)>&amp;$x$"
 HOUR = 3_600_000_000_000
@@ -39,15 +38,13 @@ def test_calls_over_time_leaves_out_verdicts_that_do_not_occur():
     assert _charts.calls_over_time([], HOUR).data == ()
 
 
-@dataclass
-class Began:
-    first_ns: int
-
-
 def test_incidents_are_marked_above_the_bar_in_which_they_began():
-    buckets = [TimeBucket(NOON, 5), TimeBucket(NOON + 3 * HOUR, 7)]  # two empty hours in between are left out
-    begun = [Began(NOON + 1), Began(NOON + 3 * HOUR + 5), Began(NOON + 4 * HOUR - 1), Began(NOON + HOUR)]
-    marks = _charts.calls_over_time(buckets, HOUR, begun).data[-1]
+    buckets = [
+        TimeBucket(NOON, 5, incidents=1),
+        TimeBucket(NOON + HOUR, 2),
+        TimeBucket(NOON + 3 * HOUR, 7, incidents=2),
+    ]
+    marks = _charts.calls_over_time(buckets, HOUR).data[-1]
     assert marks.name == "◆ incidents begin"
     assert list(marks.customdata) == [1, 2]
     assert [str(x)[:16] for x in marks.x] == ["2025-07-04 12:30", "2025-07-04 15:30"]
@@ -70,11 +67,7 @@ def test_bar_counts_shows_only_what_repeated():
 
 
 def test_error_kinds_adds_up_and_sorts_by_weight():
-    cells = [
-        ErrorCell("quiet", "timeout", "general_tool_error", 1, 0),
-        ErrorCell(HOSTILE, "validation", "schema_error", 4, 4),
-        ErrorCell(HOSTILE, "validation", "general_tool_error", 2, 0),
-    ]
+    cells = [("quiet", "timeout", 1), (HOSTILE, "validation", 4), (HOSTILE, "validation", 2)]
     figure = _charts.error_kinds(cells)
     assert [list(line) for line in figure.data[0].z] == [[6, None], [None, 1]]
     assert list(figure.layout.xaxis.ticktext) == ["validation", "timeout"]
