@@ -55,6 +55,13 @@ page = st.navigation(
             help="Requests to a model that failed.",
         ),
         st.Page(
+            "app_pages/traces.py",
+            title="Traces",
+            icon=":material/account_tree:",
+            url_path="traces",
+            help="One run whole: its spans, messages and calls.",
+        ),
+        st.Page(
             "app_pages/health.py",
             title="Import & health",
             icon=":material/input:",

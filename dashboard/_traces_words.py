@@ -1,0 +1,80 @@
+"""What the traces page says of runs."""
+
+from __future__ import annotations
+
+from ..replay.traces import RunHead, RunRow
+from ._text import count, plain
+from ._theme import KIND_NAMES
+from ._units import duration, money
+
+__all__ = ["SOURCES", "STATUS", "ended", "names", "said", "spent", "who"]
+
+STATUS = {
+    "ok": "✓ OK",
+    "unset": "· ended",
+    "error": "✗ error",
+    "running": "▶ running",
+    None: "not recorded",
+}
+"""How a run ended, in a table."""
+
+SOURCES = {
+    "agent_span": "an invocation of an agent",
+    "conversation": "a conversation",
+    "mcp_session": "an MCP session",
+    "trace": "a whole trace",
+    "transcript": "an imported transcript",
+}
+"""What made it a run."""
+
+
+def names(name: str | None, several: bool = False) -> str | None:
+    """A name for a cell; None where none is recorded."""
+    return None if name is None else plain(name, 60) + (" and others" if several else "")
+
+
+def spent(cost: float | None) -> str | None:
+    """A cost for a cell: runs cost little, and $0.0000 would say that they cost nothing."""
+    return None if cost is None else "< $0.0001" if 0 < cost < 0.0001 else money(cost)
+
+
+def who(run: RunRow) -> str:
+    """Whose run it was."""
+    return plain(run.agent_name or run.service_name or "an agent without a name", 60)
+
+
+def ended(run: RunRow) -> str:
+    """How it ended, in a sentence."""
+    return {
+        "ok": "ended OK",
+        "unset": "ended without saying how",
+        "error": "ended in an error",
+        "running": "not ended yet",
+        None: "its end was not recorded",
+    }[run.status]
+
+
+def said(head: RunHead) -> str:
+    """The answer to the page's question: what ran, how long, how it ended, what went round in a circle."""
+    run = head.run
+    made = f"{count(run.calls, 'call')} and {count(run.requests, 'request')} to a model"
+    took = duration(run.duration_ns)
+    if run.status == "running":
+        text = f"{who(run)} is running: {made} so far, in {took}"
+    else:
+        how = {
+            "ok": "ended OK",
+            "unset": "ended without saying how",
+            "error": "ended in an error",
+            None: "left no record of how it ended",
+        }[run.status]
+        text = f"{who(run)} made {made} in {took} and {how}"
+    if not head.incidents:
+        repeated = f"; {count(run.repeats, 'call')} brought nothing new" if run.repeats else ""
+        return f"{text}{repeated}; no incident."
+    worst = head.incidents[0]
+    kind = KIND_NAMES.get(worst.kind, worst.kind)
+    tools = " → ".join(plain(tool, 40) for tool in worst.tools[:3])
+    known = "the only incident" if run.incidents == 1 else f"{run.incidents:,} incidents, the worst"
+    spent_for = f"{count(worst.calls, 'call')}, {worst.repeated_calls:,} for nothing"
+    return f"{text}; {known} is a {kind} of {tools}: {spent_for}."
