@@ -41,14 +41,14 @@ def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
         detail = ask.incident(key, policy)
         one = detail.incident
         run_calls = ask.run_calls(one.run_id, policy)
-        shown, _ = _incident_list.find(policy, filters, fault=st.query_params.get(FAULT))
+        found, labels = _incident_list.asked(ask, policy, filters)
         group = ask.fault(one.group)
-        suggestion = None if one.key in shown.labels else ask.suggested_label(one.key, one.run_id)
+        suggestion = None if one.key in labels else ask.suggested_label(one.key, one.run_id)
         spending = ask.spending(one.run_id, one.first_ns, one.last_ns)
         answer = ask.final_answer(one.run_id)
         ask.release()
     numbers = _incident_calls.numbers_in_run(run_calls)
-    _walk(one.key, shown)
+    shown = _walk(one.key, found, labels, filters)
     _ui.sentence(detail.summary)
     _badges(detail, len({other.run_id for other in group}))
     _label_box.draw(one, shown, group, suggestion)
@@ -67,41 +67,38 @@ def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
     _facts(detail)
 
 
-def _walk(key: str, shown: Shown) -> None:
-    """Back to the list, and to the incidents before and behind this one in it."""
-    place, before, behind = shown.place(key)
-    unlabelled = shown.next_unlabelled(key)
+def _walk(key: str, found: Sequence[Incident], labels: Mapping[str, Label], filters: Filters) -> Shown:
+    """Back to the list, and to the incidents before and behind this one in it; the list."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="walk"):
         _ui.back("All incidents", PARAMETER)
-        for label, target, icon, shortcut in (
-            ("Previous", before, ":material/chevron_left:", "K"),
-            ("Next", behind, ":material/chevron_right:", "J"),
-        ):
-            st.button(
-                label,
-                key=f"walk_{label.lower()}",
-                icon=icon,
-                shortcut=shortcut,
-                disabled=target is None,
-                on_click=stay_and_open,
-                args=(target,),
-            )
-        st.button(
-            "Next unlabelled",
-            key="walk_unlabelled",
-            icon=":material/new_label:",
-            shortcut="N",
-            disabled=unlabelled is None,
-            on_click=stay_and_open,
-            args=(unlabelled,),
-        )
+        buttons = st.container(horizontal=True, vertical_alignment="center", gap="small", width="content")
+        with st.popover("List", icon=":material/filter_list:", width="content"):
+            st.caption("The list that Previous and Next walk through.")
+            _incident_list.controls()
+        shown = _incident_list.narrowed(found, labels, filters, fault=st.query_params.get(FAULT))
+        place, before, behind = shown.place(key)
+        unlabelled = shown.next_unlabelled(key)
+        with buttons:
+            for label, target, icon, shortcut in (
+                ("Previous", before, ":material/chevron_left:", "K"),
+                ("Next", behind, ":material/chevron_right:", "J"),
+                ("Next unlabelled", unlabelled, ":material/new_label:", "N"),
+            ):
+                st.button(
+                    label,
+                    key=f"walk_{label.lower().replace(' ', '_')}",
+                    icon=icon,
+                    shortcut=shortcut,
+                    disabled=target is None,
+                    on_click=stay_and_open,
+                    args=(target,),
+                )
         total = len(shown.incidents)
         at = "not in this list of" if place is None else f"{place + 1:,} of"
-        with st.popover(f"{at} {total:,}", icon=":material/filter_list:", width="content"):
-            st.caption(f"The list that Next and Previous walk through, {shown.order.by}.")
-            _incident_list.controls()
+        st.caption(f"{at} {count(total, 'incident')}, {shown.order.by}", width="content")
     if st.session_state.pop("_all_labelled", False):
         st.success("That was the last incident without a label in this list.", icon=":material/done_all:")
+    return shown
 
 
 def _badges(detail: IncidentDetail, runs: int) -> None:

@@ -13,7 +13,7 @@ from . import _data, _filters
 from ._labels import LABELS, NONE, label_text
 from ._theme import KIND_NAMES
 
-__all__ = ["ORDERS", "Order", "Shown", "controls", "find", "spent"]
+__all__ = ["ORDERS", "Order", "Shown", "asked", "controls", "narrowed", "spent"]
 
 OUTCOMES = {
     "success": "same answer",
@@ -118,11 +118,17 @@ def _pills(label: str, key: str, names: Mapping[str, str], *, single: bool = Fal
     )
 
 
-def find(policy: GuardPolicy, filters: Filters, *, fault: str | None = None) -> tuple[Shown, list[Incident]]:
-    """What the filters leave, and all incidents under the filter bar alone (its labels left aside)."""
-    with _data.reader() as ask:
-        found = ask.incidents(policy, replace(filters, labels=()))
-        labels = ask.labels()
+def asked(
+    ask: _data.Reader, policy: GuardPolicy, filters: Filters
+) -> tuple[list[Incident], dict[str, Label]]:
+    """All incidents under the filter bar (its labels left aside), and what people said of them."""
+    return ask.incidents(policy, replace(filters, labels=())), ask.labels()
+
+
+def narrowed(
+    found: Sequence[Incident], labels: Mapping[str, Label], filters: Filters, *, fault: str | None = None
+) -> Shown:
+    """What the page's own filters leave; to be asked behind `controls`, which take them from the URL."""
     state = st.session_state
     kinds, outcomes, ended = state.get("kind") or (), state.get("outcome") or (), state.get("ended")
     wanted = tuple(state.get("label") or ()) if _own_label() else filters.labels
@@ -137,7 +143,7 @@ def find(policy: GuardPolicy, filters: Filters, *, fault: str | None = None) -> 
     ]
     ordered = tuple(_sorted(fitting, order))
     shown = tuple(one for one in ordered if _said(labels, one) in wanted) if wanted else ordered
-    return Shown(ordered, shown, labels, order, wanted == (NONE,)), found
+    return Shown(ordered, shown, labels, order, wanted == (NONE,))
 
 
 def _sorted(incidents: Sequence[Incident], order: Order) -> list[Incident]:

@@ -18,7 +18,7 @@ from loopscope.dashboard import (
     _ui,
 )
 from loopscope.dashboard._incident_faults import FAULT
-from loopscope.dashboard._incident_list import ORDERS, Order, Shown
+from loopscope.dashboard._incident_list import ORDERS, Order
 from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._theme import KIND_NAMES
 from loopscope.dashboard._units import duration, money
@@ -50,7 +50,7 @@ def main() -> None:
 
 def _all(fault: str | None) -> None:
     with _data.reader() as ask:
-        shown, found = _incident_list.find(saved.policy, view.filters, fault=fault)
+        found, labels = _incident_list.asked(ask, saved.policy, view.filters)
         seen = ask.replay(saved.policy, view.filters)
         ask.release()
     if not found:
@@ -58,14 +58,21 @@ def _all(fault: str | None) -> None:
         return
     if fault:
         _ui.back("All faults", FAULT)
+    top = st.container()
+    _incident_list.controls()
+    shown = _incident_list.narrowed(found, labels, view.filters, fault=fault)
+    if shown.unlabelled_only and shown.incidents:
+        st.caption("Unlabelled incidents: open one, press 1 to 5, and the next one opens by itself.")
+    with top:
+        _ui.sentence(
+            _worst(list(shown.incidents), shown.order, one_fault=bool(fault))
+            if shown.incidents
+            else "No incident fits these filters."
+        )
     if not shown.incidents:
-        _ui.sentence("No incident fits these filters.")
-        _controls(shown)
         if shown.unlabelled_only and shown.ordered:
             st.success("Every incident in this view has a label.", icon=":material/done_all:")
         return
-    _ui.sentence(_worst(list(shown.incidents), shown.order, one_fault=bool(fault)))
-    _controls(shown)
     if fault:
         _label_box.for_group(shown.ordered, shown.labels)
     else:
@@ -105,12 +112,6 @@ def _none(seen: ReplayResult) -> None:
         "an error that came back three times, or equal calls requested at once."
     )
     _ui.coverage_note(seen.coverage)
-
-
-def _controls(shown: Shown) -> None:
-    _incident_list.controls()
-    if shown.unlabelled_only and shown.incidents:
-        st.caption("Unlabelled incidents: open one, press 1 to 5, and the next one opens by itself.")
 
 
 def _worst(found: list[Incident], order: Order = ORDERS["repeats"], *, one_fault: bool = False) -> str:
