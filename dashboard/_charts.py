@@ -14,6 +14,7 @@ from ._theme import ACCENT, CHOICE, GRID, KIND_NAMES, SEQUENCE, VERDICTS
 from ._units import duration, when
 
 __all__ = [
+    "MOST_NAMES",
     "bar_counts",
     "base",
     "calls_over_time",
@@ -24,6 +25,9 @@ __all__ = [
     "status_bars",
     "threshold_map",
 ]
+
+MOST_NAMES = 20
+"""Lines of a heatmap of names."""
 
 _CONFIG = {
     "displaylogo": False,
@@ -297,7 +301,7 @@ def error_kinds(cells: Iterable[tuple[str, str, int]]) -> go.Figure:
     sums: dict[tuple[str, str], int] = {}
     for name, kind, calls in cells:
         sums[name, kind] = sums.get((name, kind), 0) + calls
-    names = _by_weight(sums, 0)[:20]
+    names = _by_weight(sums, 0)[:MOST_NAMES]
     kinds = _by_weight(sums, 1)
     grid = [[sums.get((name, kind)) for kind in kinds] for name in names]
     figure = base(80 + 30 * len(names), showlegend=False)
