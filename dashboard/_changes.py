@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from . import _ui
-from ._incident_table import open_incident
+from . import _traces_link, _ui
 from ._queries import ChangedCall, ChangedCalls
 from ._text import count, plain
 from ._theme import VERDICTS, verdict_text
@@ -14,8 +13,8 @@ from ._theme import VERDICTS, verdict_text
 __all__ = ["draw"]
 
 
-def draw(changed: ChangedCalls, incidents: dict[str, str], same: bool) -> None:
-    """Draw the list. `incidents`: the key of an incident by run, for the rows that open."""
+def draw(changed: ChangedCalls, same: bool) -> None:
+    """Draw the list; each row opens its run."""
     _ui.section("What changes against the saved policy")
     if not changed.total:
         st.caption(
@@ -35,12 +34,14 @@ def draw(changed: ChangedCalls, incidents: dict[str, str], same: bool) -> None:
         persist_state="session",
     )
     rows = _changed_runs(changed) if by != "calls" else _changed_calls(changed)
-    rows.insert(0, "open", ["Open" if run in incidents else "" for run in rows["run"]])
+    names = rows["run"].tolist()
+    rows["run"] = [plain(name, 100) for name in names]
+    rows.insert(0, "open", ["Open"] * len(rows))
 
     def clicked() -> None:
         click = st.session_state["changes_open"]
-        if click is not None and 0 <= click.row < len(rows):
-            st.session_state["_open"] = incidents.get(rows["run"].iloc[click.row])
+        if click is not None and 0 <= click.row < len(names):
+            _traces_link.open_run(names[click.row])
 
     text = st.column_config.TextColumn
     _ui.table(
@@ -66,9 +67,6 @@ def draw(changed: ChangedCalls, incidents: dict[str, str], same: bool) -> None:
         },
         total=changed.total if by == "calls" else changed.runs,
     )
-    chosen = st.session_state.pop("_open", None)
-    if chosen:
-        open_incident(chosen)
 
 
 def _changed_runs(changed: ChangedCalls) -> pd.DataFrame:

@@ -501,6 +501,11 @@ def reader() -> Iterator[Reader]:
         mine.release()
 
 
+def in_whole_page() -> bool:
+    """Is this the rerun of a whole page, and not that of a fragment alone?"""
+    return _current.get() is not None
+
+
 def now_ns() -> int:
     """The clock of the pages."""
     return time.time_ns()

@@ -1,24 +1,27 @@
-"""The knobs of the tuning page, and the draft policy they make."""
+"""The knobs of the tuning page that are always in sight, and the draft policy that all knobs make."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import streamlit as st
 
-from ..guard import GuardPolicy, Outcome, PolicyError, ToolPolicy
-from . import _data, _policy
-from ._text import plain
+from ..guard import GuardPolicy, Outcome, PolicyError
+from . import _data, _knobs_draft, _knobs_groups, _policy
+from ._text import lit, plain
 from ._theme import VERDICTS
 
 __all__ = ["draft", "set_thresholds"]
 
 LOWEST, HIGHEST = 1, 15
+_LAST = "_draft_last"
 
 
 def draft(saved: _policy.Saved) -> GuardPolicy:
     """Draw the knobs; the policy they stand for."""
     policy = saved.policy
+    said = _knobs_draft.keep_in_link(policy)
+    base = _knobs_draft.rest(policy)
+    with _data.reader() as ask:
+        known = ask.options().tools
     with st.container(border=True, key="knobs"):
         nudge_mark, block_mark = VERDICTS["nudge"], VERDICTS["block"]
         nudge = _threshold(
@@ -32,41 +35,45 @@ def draft(saved: _policy.Saved) -> GuardPolicy:
             st.session_state["_pushed"] = f"Block counts as {block}: it has to come after the nudge."
         note = st.session_state.pop("_pushed", None)
         st.caption(note or "Equal results in a row, for one agent and one call.")
-        with st.expander("More knobs", key="more_knobs", icon=":material/settings:"):
-            general = st.toggle(
-                "Count failed calls too",
-                value=Outcome.GENERAL_TOOL_ERROR in policy.counted_outcomes,
-                key="general",
-                bind="query-params",
-                help="Equal errors of a tool count like equal results. Off, the guard leaves them out: "
-                "a retry that fails is not yet a loop.",
+        crossed = st.empty()
+        exempt = _exempt(policy, known)
+        general = st.toggle(
+            "Count failed calls too",
+            value=Outcome.GENERAL_TOOL_ERROR in policy.counted_outcomes,
+            key="general",
+            bind="query-params",
+            help="Equal errors of a tool count like equal results. Off, the guard leaves them out: "
+            "a retry that fails is not yet a loop.",
+        )
+        try:
+            made = _knobs_draft.assemble(base, nudge, block, general, exempt)
+        except PolicyError as error:
+            made = st.session_state.get(_LAST) or policy
+            crossed.caption(f":material/error: Not used: {lit(error, 240)} The draft before it is shown.")
+        else:
+            st.session_state[_LAST] = made
+        _knobs_groups.draw(made, policy, known)
+        with st.container(horizontal=True, gap="small"):
+            st.button(
+                "Back to the saved policy",
+                key="reset",
+                type="tertiary",
+                icon=":material/undo:",
+                disabled=made == policy,
+                on_click=lambda: _knobs_draft.put(policy, policy, made),
             )
-            exempt = _exempt(policy)
-        if st.button(
-            "Back to the saved policy", key="reset", type="tertiary", icon=":material/undo:", on_click=_reset
-        ):
-            st.rerun(scope="fragment")
-    outcomes = set(policy.counted_outcomes) - {Outcome.GENERAL_TOOL_ERROR}
-    if general:
-        outcomes.add(Outcome.GENERAL_TOOL_ERROR)
-    tools = {name: replace(tool, exempt=False) for name, tool in policy.tools.items()}
-    for name in exempt:
-        tools[name] = replace(tools.get(name, ToolPolicy()), exempt=True)
-    tools = {name: tool for name, tool in tools.items() if tool != ToolPolicy()}
-    try:
-        return replace(
-            policy,
-            nudge_threshold=nudge,
-            block_threshold=block,
-            counted_outcomes=frozenset(outcomes),
-            tools=tools,
-        )
-    except PolicyError as error:
-        st.caption(
-            ":material/error: These do not fit the saved thresholds of a tool; the saved policy is shown."
-        )
-        st.text(plain(error, 300))
-        return policy
+            if _knobs_draft.can_go_back():
+                st.button(
+                    "Undo",
+                    key="undo",
+                    type="tertiary",
+                    icon=":material/history:",
+                    on_click=lambda: _knobs_draft.back_one_step(policy),
+                    help="Brings back the draft before the last suggestion, policy or reset.",
+                )
+        if said:
+            st.caption(f":material/link: {lit(said, 240)}")
+    return made
 
 
 def _threshold(key: str, label: str, saved: int | None, fallback: int, low: int, high: int) -> int | None:
@@ -79,10 +86,11 @@ def _threshold(key: str, label: str, saved: int | None, fallback: int, low: int,
             bind="query-params",
             label_visibility="collapsed",
         )
+    high = max(high, saved or 0, st.session_state.get(key) or 0)
     value = st.slider(
         label,
         low,
-        max(high, saved or 0),
+        high,
         value=saved or fallback,
         key=key,
         bind="query-params",
@@ -108,13 +116,12 @@ def _keep_apart(moved: str) -> None:
         state["_pushed"] = f"Nudge moved to {block - 1}: it has to come before the block."
 
 
-def _exempt(policy: GuardPolicy) -> list[str]:
-    with _data.reader() as ask:
-        known = ask.options().tools
+def _exempt(policy: GuardPolicy, known: tuple[str, ...]) -> list[str]:
     saved = [name for name, tool in policy.tools.items() if tool.exempt]
+    asked = st.session_state.get("exempt") or ()
     return st.multiselect(
         "Tools left alone",
-        list(dict.fromkeys([*known, *saved])),
+        list(dict.fromkeys([*known, *saved, *asked])),
         default=saved,
         format_func=lambda name: plain(name, 80),
         key="exempt",
@@ -122,18 +129,6 @@ def _exempt(policy: GuardPolicy) -> list[str]:
         placeholder="None",
         help="Calls of these tools are always allowed, such as a poll that waits for a job.",
     )
-
-
-def _reset() -> None:
-    policy = _policy.saved().policy
-    state = st.session_state
-    state["nudge_on"], state["block_on"] = (
-        policy.nudge_threshold is not None,
-        policy.block_threshold is not None,
-    )
-    state["nudge"], state["block"] = policy.nudge_threshold or 3, policy.block_threshold or 5
-    state["general"] = Outcome.GENERAL_TOOL_ERROR in policy.counted_outcomes
-    state["exempt"] = [name for name, tool in policy.tools.items() if tool.exempt]
 
 
 def set_thresholds(nudge: int, block: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..guard import GuardPolicy, NotFoundError
+from ..guard import GuardPolicy, NotFoundError, PolicyError
 from ..replay import Filters, verdict_changes
 
 if TYPE_CHECKING:
@@ -15,11 +16,13 @@ __all__ = [
     "ChangedCall",
     "ChangedCalls",
     "Loss",
+    "NamedPolicy",
     "Recorded",
     "RequestFacts",
     "ServiceSeen",
     "changed_calls",
     "losses",
+    "named_policies",
     "recorded",
     "request_facts",
     "services_seen",
@@ -52,6 +55,16 @@ class ChangedCalls:
     calls: tuple[ChangedCall, ...]
     total: int
     runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy that was saved under a name; `policy` is None where it cannot be read, with the reason."""
+
+    name: str
+    policy: GuardPolicy | None
+    problem: str | None
+    saved_at: datetime  # UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +153,19 @@ def changed_calls(
         for row in changes.calls.to_pylist()
     )
     return ChangedCalls(calls, changes.total, changes.runs)
+
+
+def named_policies(con: duckdb.DuckDBPyConnection) -> dict[str, NamedPolicy]:
+    """Policies by name, in order of names."""
+    found: dict[str, NamedPolicy] = {}
+    for name, toml, saved_at in con.execute(
+        "SELECT name, toml, saved_at FROM policies ORDER BY lower(name), name LIMIT 500"
+    ).fetchall():
+        try:
+            found[name] = NamedPolicy(name, GuardPolicy.from_toml(toml), None, saved_at)
+        except PolicyError as error:
+            found[name] = NamedPolicy(name, None, str(error), saved_at)
+    return found
 
 
 def losses(con: duckdb.DuckDBPyConnection) -> list[Loss]:

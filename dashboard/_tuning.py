@@ -1,78 +1,104 @@
-"""The tuning page: knobs, effect, map of thresholds, what changes, the policy to take away."""
+"""The tuning page: knobs, effect, maps and curves, what changes, the policy to take away."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 
 import streamlit as st
 
 from ..guard import GuardPolicy, PolicyError
-from ..replay import Filters, ReplayResult
-from . import _changes, _charts, _data, _knobs, _policy, _ui
+from ..replay import Filters, Impact, LabelScores, Spent, Split
+from . import (
+    _changes,
+    _data,
+    _knobs,
+    _knobs_draft,
+    _policy,
+    _rules,
+    _suggestions,
+    _traces_link,
+    _tuning_pictures,
+    _ui,
+)
 from ._filters import View
+from ._knobs_draft import one_run
+from ._queries import ChangedCalls
 from ._text import count, lit
 from ._theme import VERDICTS
+from ._units import duration, money
 
 __all__ = ["draw"]
 
-_CHANGES = 1_000
+_CHANGES = 500
 """Changed calls that the list shows."""
-
-_FIELDS = {
-    "runs_blocked": ("Runs ended", "runs ended"),
-    "calls_avoidable": ("Calls spared", "calls spared"),
-    "calls_lost": ("Calls lost", "calls lost"),
-    "runs_nudged": ("Runs nudged", "runs nudged"),
-}
 
 
 @st.fragment
 @_ui.guarded
 def draw(view: View, saved: _policy.Saved) -> None:
-    """The whole page is one fragment: a slider redraws this and nothing else."""
-    filters = _one_run(view.filters)
+    """Sliders and all that moves with them are one fragment: a slider redraws this and nothing else."""
+    _traces_link.follow()
+    filters = one_run(view.filters)
+    if filters != view.filters:
+        _back_to_all(filters.run_ids[0])
     top = st.container()
     left, right = st.columns([1, 2.6], gap="large")
     with left:
         draft = _knobs.draft(saved)
-    with _data.reader() as ask:
-        now = ask.replay(draft, filters)
-        before = ask.replay(saved.policy, filters)
-        nudges, blocks = _axes(draft, saved.policy)
-        # The map does not depend on where the sliders stand: one answer serves all their places.
-        still = replace(
-            draft, nudge_threshold=saved.policy.nudge_threshold, block_threshold=saved.policy.block_threshold
-        )
-        grid = ask.sweep(still, nudges, blocks, filters)
-        changed = ask.changed_calls(saved.policy, draft, filters, _CHANGES)
-        incidents = {one.run_id: one.key for one in reversed(ask.incidents(saved.policy, filters))}
-        ask.release()
+    whole = _data.in_whole_page()
+    recount = draft.rule_id != st.session_state.get("_draft_rule", saved.policy.rule_id)
+    _knobs_draft.remember(draft)
+    st.session_state["_draft_rule"] = draft.rule_id
+    with right:
+        waiting = st.empty()
+        if recount:
+            with waiting, st.spinner("Counting every call again by the new rule…", show_time=True):
+                _ask(draft, saved, filters, whole)
+            waiting.empty()
+        now, before, scores, changed = _ask(draft, saved, filters, whole)
     with top:
-        _ui.sentence(_said(draft, now, before, saved))
+        _ui.sentence(_said(draft, now, before, saved, changed.total))
         if _ui.unjudged(now.coverage):
             _ui.coverage_note(now.coverage)
+    same = draft == saved.policy
     with right:
-        _effect(now, before, draft == saved.policy)
-        _map(grid, draft, saved.policy)
+        _effect(now, before, scores, same)
+        _spent(now, before, same)
+        _tuning_pictures.draw(draft, saved.policy, filters, now)
     if not _ui.unjudged(now.coverage):
         _ui.coverage_note(now.coverage)
-    _changes.draw(changed, incidents, draft == saved.policy)
+    _changes.draw(changed, same)
     _take_away(draft, saved)
 
 
-def _one_run(filters: Filters) -> Filters:
-    run = st.query_params.get("run")
-    if not run:
-        return filters
+def _ask(
+    draft: GuardPolicy, saved: _policy.Saved, filters: Filters, whole: bool
+) -> tuple[Impact, Impact, LabelScores | None, ChangedCalls]:
+    """All questions of this fragment at once; of a whole page those of the other parts, too: one lease."""
+    with _data.reader() as ask:
+        found = (
+            ask.impact(draft, filters),
+            ask.impact(saved.policy, filters),
+            ask.score(draft, filters) if ask.labels() else None,
+            ask.changed_calls(saved.policy, draft, filters, _CHANGES),
+        )
+        _tuning_pictures.ahead(ask, draft, saved.policy, filters)
+        if whole:
+            ask.policies()
+            for part in (_suggestions, _rules):
+                part.ahead(ask, draft, filters)
+        ask.release()
+    return found
+
+
+def _back_to_all(run: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"Only run {lit(run, 60)}", width="content")
         _ui.back("Tune with all runs", "run", icon=":material/close:")
-    return replace(filters, run_ids=(run,))
 
 
-def _said(draft: GuardPolicy, now: ReplayResult, before: ReplayResult, saved: _policy.Saved) -> str:
-    totals = now.totals
+def _said(draft: GuardPolicy, now: Impact, before: Impact, saved: _policy.Saved, changed: int) -> str:
+    totals, old = now.totals, before.totals
     nothing = _ui.unjudged(now.coverage)
     if nothing:
         return nothing
@@ -87,41 +113,100 @@ def _said(draft: GuardPolicy, now: ReplayResult, before: ReplayResult, saved: _p
         if saved.problem:
             return f"{text} These are the defaults, in force because the policy file cannot be read."
         return f"{text} This is the {name}."
-    ended = totals.runs_blocked - before.totals.runs_blocked
-    lost = totals.calls_lost - before.totals.calls_lost
-    if not ended and not lost:
-        return f"{text} The {name} ends as many runs and loses as many calls."
-    return f"{text} Against the {name}: {_more(ended, 'run')} ended, {_more(lost, 'useful call')} lost."
+    parts = [
+        _more(totals.runs_nudged - old.runs_nudged, "run", "nudged"),
+        _more(totals.runs_blocked - old.runs_blocked, "run", "ended"),
+        _more(totals.calls_avoidable - old.calls_avoidable, "needless call", "spared"),
+        _more(totals.calls_lost - old.calls_lost, "useful call", "lost"),
+    ]
+    moved = [part for part in parts if part]
+    if moved:
+        # Gain and harm are said together: where one of them stays, that is part of the trade.
+        if not parts[2] and parts[3]:
+            moved.insert(-1, "as many needless calls spared")
+        elif parts[2] and not parts[3]:
+            moved.append("as many useful calls lost")
+        return f"{text} Against the {name}: {', '.join(moved)}."
+    if changed:
+        return f"{text} The {name} has the same counts, but judges {count(changed, 'call')} otherwise."
+    return f"{text} The {name} judges every recorded call alike."
 
 
-def _more(number: int, what: str) -> str:
+def _more(number: int, what: str, how: str) -> str:
     if not number:
-        return f"as many {what}s"
-    return f"{abs(number):,} {'more' if number > 0 else 'fewer'} {what}{'' if abs(number) == 1 else 's'}"
-
-
-def _effect(now: ReplayResult, before: ReplayResult, same: bool) -> None:
-    figures = (
-        ("runs_nudged", f"{VERDICTS['nudge'].glyph} Runs nudged", "", f"of {count(now.totals.runs, 'run')}"),
-        ("runs_blocked", f"{VERDICTS['block'].glyph} Runs ended", "", f"of {count(now.totals.runs, 'run')}"),
-        ("calls_avoidable", "Calls spared", "up", "after a block, brought nothing new"),
-        ("calls_lost", "Calls lost", "down", "after a block, brought something new"),
+        return ""
+    return (
+        f"{abs(number):,} {'more' if number > 0 else 'fewer'} {what}{'' if abs(number) == 1 else 's'} {how}"
     )
-    with _ui.figures(4, 128):
-        for field, label, good, means in figures:
-            value, exact, note = getattr(now.totals, field), getattr(now.exact, field), means
-            if field.startswith("runs") and value:
-                note += f"; {_sure(exact, value)}"
-            if field == "calls_avoidable" and now.totals.calls_unjudged:
-                note += f"; {now.totals.calls_unjudged:,} more cannot be judged"
-            _ui.figure(
-                label,
-                f"{value:,}",
-                note=note,
-                delta=None if same else value - getattr(before.totals, field),
-                delta_note="vs saved",
-                good=good,
-            )
+
+
+def _effect(now: Impact, before: Impact, scores: LabelScores | None, same: bool) -> None:
+    totals, old, exact = now.totals, before.totals, now.exact_totals
+
+    def sure(field: str) -> str:
+        return _sure(getattr(exact, field), getattr(totals, field))
+
+    with _ui.figures(5, 128):
+        for field, calls, label, done in (
+            ("runs_nudged", "calls_nudged", f"{VERDICTS['nudge'].glyph} Runs nudged", "nudge"),
+            ("runs_blocked", "calls_blocked", f"{VERDICTS['block'].glyph} Runs ended", "block"),
+        ):
+            value = getattr(totals, field)
+            notes = [f"of {count(totals.runs, 'run')}"]
+            if done == "nudge" and value:
+                notes.append(count(getattr(totals, calls), "call"))
+            notes += [sure(field)] if value else []
+            _figure(label, value, None if same else value - getattr(old, field), "", notes)
+        notes = ["after a block, brought nothing new"]
+        notes += [sure("calls_avoidable")] if totals.calls_avoidable else []
+        if totals.calls_unjudged:
+            notes.append(f"{totals.calls_unjudged:,} more cannot be judged")
+        delta = None if same else totals.calls_avoidable - old.calls_avoidable
+        _figure("Calls spared", totals.calls_avoidable, delta, "up", notes)
+        notes = ["after a block, brought something new"]
+        notes += [sure("calls_lost")] if totals.calls_lost else []
+        delta = None if same else totals.calls_lost - old.calls_lost
+        _figure("Calls lost", totals.calls_lost, delta, "down", notes)
+        _caught(now, before, scores, same)
+
+
+def _figure(label: str, value: int, delta: int | None, good: str, notes: list[str]) -> None:
+    _ui.figure(
+        label, f"{value:,}", note="; ".join(notes), delta=delta, delta_note="vs saved", good=good or "off"
+    )
+
+
+def _caught(now: Impact, before: Impact, scores: LabelScores | None, same: bool) -> None:
+    """Caught and missed: by labels where there are any, else by runs that looped to their end."""
+    if scores is not None and scores.labels.positive + scores.labels.negative and scores.rows:
+        part = scores.rows[0].nudge[Split.ALL]
+        notes = [
+            f"{part.fn:,} missed",
+            f"{part.fp:,} of {part.fp + part.tn:,} others caught wrongly",
+            "nudge or block, by your labels",
+        ]
+        if part.cut_off:
+            notes.append(f"{part.cut_off:,} cut off by an earlier block")
+        _ui.figure("True loops caught", f"{part.tp:,} of {part.tp + part.fn:,}", note="; ".join(notes))
+        return
+    soft, old = now.soft_failures, before.soft_failures
+    spoken = soft.unresolved_nudged + soft.unresolved_blocked
+    notes = [
+        f"ended; {soft.unresolved_nudged:,} nudged",
+        f"{soft.resolved_blocked:,} of {soft.resolved:,} that got out by themselves ended too",
+    ]
+    if not spoken and soft.unresolved:
+        notes[0] = f"ended; {soft.unresolved:,} missed"
+    _ui.figure(
+        "Loops to the end",
+        f"{soft.unresolved_blocked:,} of {soft.unresolved:,}",
+        note="; ".join(notes),
+        delta=None if same else soft.unresolved_blocked - old.unresolved_blocked,
+        delta_note="vs saved",
+        good="up",
+        help="Runs that looped until they ended, and whose agent span ended OK all the same. With labels "
+        "this figure says what people called a true loop.",
+    )
 
 
 def _sure(exact: int, value: int) -> str:
@@ -130,49 +215,51 @@ def _sure(exact: int, value: int) -> str:
     return f"{exact:,} exact, {value - exact:,} projected" if exact else "all projected"
 
 
-def _axes(draft: GuardPolicy, saved: GuardPolicy) -> tuple[range, range]:
-    nudges = [policy.nudge_threshold for policy in (draft, saved) if policy.nudge_threshold]
-    blocks = [policy.block_threshold for policy in (draft, saved) if policy.block_threshold]
-    return (
-        range(min([2, *nudges]), min(max([8, *nudges]), 40) + 1),
-        range(min([3, *blocks]), min(max([10, *blocks]), 40) + 1),
-    )
+def _spent(now: Impact, before: Impact, same: bool) -> None:
+    """What the calls after blocks took: time, tokens, money; spared and lost each."""
+    spared, lost = now.effect.after.avoidable, now.effect.after.lost
+    old = before.effect.after.avoidable
+    rest = now.effect.after.rest
+    with _ui.figures(3, 180):
+        for label, text, worth in (
+            ("Time spared", _time, lambda one: one.wall_ns),
+            ("Tokens spared", _tokens, _all_tokens),
+            ("Money spared", _money, lambda one: one.cost),
+        ):
+            notes = []
+            if not same and worth(spared) is not None and worth(old) is not None:
+                notes.append(f"saved policy: {text(old)}")
+            if lost.calls:
+                notes.append(f"lost calls took {text(lost)}")
+            if label == "Money spared" and spared.requests:
+                notes.append(f"cost known of {spared.requests_with_cost:,} of {spared.requests:,} requests")
+            if label == "Tokens spared" and spared.requests:
+                notes.append(f"recorded for {spared.requests_with_usage:,} of {spared.requests:,} requests")
+            if label == "Time spared" and rest.wall_ns:
+                notes.append(f"and {duration(rest.wall_ns)} behind the last calls")
+            _ui.figure(label, text(spared), note="; ".join(notes) or "no run is ended")
 
 
-def _map(grid, draft: GuardPolicy, saved: GuardPolicy) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader("Every pair of thresholds", anchor=False, width="content")
-        field = st.segmented_control(
-            "What the map shows",
-            list(_FIELDS),
-            default="runs_blocked",
-            required=True,
-            format_func=lambda name: _FIELDS[name][0],
-            key="map_field",
-            label_visibility="collapsed",
-            persist_state="session",
-        )
-    field = field or "runs_blocked"
-    _charts.show(
-        _charts.threshold_map(
-            grid,
-            field,
-            _FIELDS[field][1],
-            (draft.nudge_threshold, draft.block_threshold),
-            (saved.nudge_threshold, saved.block_threshold),
-        ),
-        key="threshold_map",
-        alt=f"{_FIELDS[field][0]} for every pair of nudge and block thresholds",
-        on_select=_pick,
-        selection_mode="points",
-    )
-    st.caption("Click a cell to try its thresholds. Runs are projected after their first intervention.")
+def _time(one: Spent) -> str:
+    return duration(one.wall_ns)
 
 
-def _pick() -> None:
-    points = (st.session_state.get("threshold_map") or {}).get("selection", {}).get("points", [])
-    if points:
-        _knobs.set_thresholds(int(points[0]["x"]), int(points[0]["y"]))
+def _all_tokens(one: Spent) -> int | None:
+    known = [number for number in (one.input_tokens, one.output_tokens) if number is not None]
+    return sum(known) if known else None
+
+
+def _tokens(one: Spent) -> str:
+    known = _all_tokens(one)
+    if known is None:
+        return "unknown" if one.requests or one.calls else "none"
+    return f"{'' if one.usage_whole else 'at least '}{known:,}"
+
+
+def _money(one: Spent) -> str:
+    if one.cost is None:
+        return "unknown" if one.requests or one.calls else "none"
+    return f"{'' if one.cost_whole else 'at least '}{money(one.cost)}"
 
 
 def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
@@ -180,21 +267,23 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
         "Ship it", "The rule that was tuned here is the rule that runs: the live guard reads this file."
     )
     left, right = st.columns(2, gap="large")
+    toml = draft.to_toml()
     with left:
-        st.code(draft.to_toml(), language="toml")
+        st.code(toml, language="toml", height=340 if toml.count("\n") > 16 else "content")
         with st.container(horizontal=True, gap="small"):
             same = saved.in_force and draft == saved.policy
-            if st.button("Save policy", type="primary", icon=":material/save:", disabled=same, key="save"):
+            if st.button("Put in force", type="primary", icon=":material/save:", disabled=same, key="save"):
                 try:
                     draft.to_file(saved.path)
                 except (PolicyError, OSError) as error:
                     _ui.problem(error)
                 else:
+                    _knobs_draft.forget()
                     st.toast("Policy saved: all pages judge by it now.", icon=":material/check:")
                     st.rerun()
             st.download_button(
                 "Download TOML",
-                data=draft.to_toml(),
+                data=toml,
                 file_name="loopscope-policy.toml",
                 mime="application/toml",
                 icon=":material/download:",
@@ -206,7 +295,8 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
             st.caption(f"Saving replaces the broken file {where}; defaults until then")
         else:
             st.caption(
-                f"Saved in {where}" + ("" if saved.exists else " once you save it; defaults until then")
+                f"Saved in {where}"
+                + ("" if saved.exists else " once you put it in force; defaults until then")
             )
     with right:
         st.caption("Load it in the agent:")
@@ -214,7 +304,7 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
         st.caption("Check a trace file against it, in CI or on call:")
         st.code(
             shlex.join(
-                ("loopscope", "replay", "--db", str(_data.database().absolute()), "--policy", str(saved.path))
+                ("loopscope", "check", "--db", str(_data.database().absolute()), "--policy", str(saved.path))
             ),
             language="bash",
             wrap_lines=True,

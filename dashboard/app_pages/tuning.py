@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from loopscope.dashboard import _data, _filters, _policy, _snippets, _tuning
+import streamlit as st
+
+from loopscope.dashboard import (
+    _data,
+    _filters,
+    _knobs_shelf,
+    _policy,
+    _rules,
+    _snippets,
+    _suggestions,
+    _tuning,
+)
 
 view, saved = _filters.current_view(), _policy.saved()
 
 
 def main() -> None:
+    st.session_state.pop("_draft_moved", None)
     with _data.reader() as ask:
-        seen = ask.replay(saved.policy, view.filters)
+        seen = ask.impact(saved.policy, view.filters)
+        ask.release()
     if not seen.totals.calls:
         _snippets.nothing_here(
             view,
@@ -18,6 +31,9 @@ def main() -> None:
         )
         return
     _tuning.draw(view, saved)
+    _suggestions.draw(view, saved)
+    _rules.draw(view, saved)
+    _knobs_shelf.draw(view, saved)
 
 
 main()
