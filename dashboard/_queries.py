@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ..collector._folder import folder_of
 from ..guard import GuardPolicy, NotFoundError, PolicyError
 from ..replay import Filters, verdict_changes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import duckdb
 
 __all__ = [
@@ -20,12 +24,15 @@ __all__ = [
     "Recorded",
     "RequestFacts",
     "ServiceSeen",
+    "Writer",
     "changed_calls",
+    "folder",
     "losses",
     "named_policies",
     "recorded",
     "request_facts",
     "services_seen",
+    "writers",
 ]
 
 
@@ -75,6 +82,16 @@ class Loss:
     source: str  # service, or host and process
     number: int
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A process whose segments wait in the spool."""
+
+    name: str  # host and process
+    segments: int
+    size: int  # bytes
+    last_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +227,30 @@ def services_seen(con: duckdb.DuckDBPyConnection) -> list[ServiceSeen]:
         """
     ).fetchall()
     return [ServiceSeen(*row) for row in rows]
+
+
+def writers(waiting: Iterable[Path]) -> list[Writer]:
+    """Who wrote the segments that wait, the last one first. They say so in their names."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for path in waiting:
+        moment, _, rest = path.name.partition("-")
+        host, number = (rest.rsplit("-", 3) + ["", ""])[:2]
+        try:
+            bytes_ = path.stat().st_size
+        except OSError:  # folded meanwhile
+            continue
+        name = f"{host}, process {number}" if number else rest
+        found.setdefault(name, []).append((int(moment) if moment.isdigit() else 0, bytes_))
+    made = [
+        Writer(name, len(parts), sum(size for _, size in parts), max(moment for moment, _ in parts))
+        for name, parts in found.items()
+    ]
+    return sorted(made, key=lambda one: -one.last_ns)[:50]
+
+
+def folder(db: Path) -> str | None:
+    """The process that brings segments into the database: its role and number; None where there is none."""
+    holder = folder_of(db)
+    if holder is None:
+        return None
+    return f"{holder.get('role', 'process')} {holder.get('pid', '')}".strip()

@@ -8,10 +8,10 @@ import shlex
 
 import streamlit as st
 
-from . import _data, _ui
+from . import _data, _frameworks, _ui
 from ._filters import View
 
-__all__ = ["ENDPOINT_VARIABLE", "endpoint", "grouped", "nothing_here"]
+__all__ = ["ENDPOINT_VARIABLE", "endpoint", "frameworks", "grouped", "nothing_here", "retention"]
 
 ENDPOINT_VARIABLE = "LOOPSCOPE_OTLP_HTTP"
 """Set by the server: address of its OTLP/HTTP receiver. Absent where none runs."""
@@ -71,6 +71,30 @@ def grouped() -> dict[str, tuple[str, str, str]]:
             "bash",
         ),
     }
+
+
+def frameworks() -> tuple[_frameworks.Way, ...]:
+    """How each framework sends its traces to this server."""
+    path = str(_data.database().absolute())
+    return _frameworks.ways(
+        json.dumps(path, ensure_ascii=False),
+        shlex.quote(path),
+        endpoint() or "http://127.0.0.1:4318",
+        _HEADERS if os.environ.get(ASKED_VARIABLE) else None,
+    )
+
+
+def retention() -> tuple[tuple[str, str], ...]:
+    """Commands that keep the database small, each with what it is for."""
+    db = shlex.quote(str(_data.database().absolute()))
+    return (
+        (
+            "What would go, without removing anything:",
+            f"loopscope prune --older-than 30d --dry-run --db {db}",
+        ),
+        ("Remove it and make the file smaller:", f"loopscope prune --older-than 30d --db {db}"),
+        ("Is anything wrong with it?", f"loopscope doctor --db {db}"),
+    )
 
 
 def nothing_here(view: View, would: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from loopscope.dashboard import _data, _filters, _snippets, _ui
+from loopscope.dashboard import _data, _drop, _filters, _queries, _snippets, _ui
 from loopscope.dashboard._text import count, lit, plain
 from loopscope.dashboard._units import ago, size, when
 from loopscope.replay import Coverage
@@ -33,14 +33,18 @@ def main() -> None:
         judged = seen.calls - max(seen.calls_without_arguments, seen.calls_without_result)
         share = f"{judged / seen.calls:.0%}" if seen.calls else "—"
         _ui.figure("Calls with content", share, note=f"{judged:,} of {count(seen.calls, 'finished call')}")
+    _ui.section("Import files", "Drop them here and watch them come in.")
+    _drop.draw()
     _send()
     if services:
         _services(services, now)
         _dialects(seen)
+    _writers(waiting, now)
     if refused:
         _quarantine(refused)
     if lost:
         _lost(lost)
+    _keep()
 
 
 def _said(seen: Coverage, last: int | None, waiting: int, refused: int, now: int) -> str:
@@ -70,7 +74,8 @@ def _size() -> int:
 
 def _send() -> None:
     _ui.section(
-        "Send traces here", "Pick a way and copy it. Everything becomes OpenTelemetry, whatever it was."
+        "Send traces here",
+        "Choose what your agent is made with and copy the lines, filled in for this server.",
     )
     endpoint = _snippets.endpoint()
     if endpoint:
@@ -83,10 +88,17 @@ def _send() -> None:
             ":material/sensors_off: No receiver runs in this server; files and agents in Python write "
             "to the database directly."
         )
-    ways = _snippets.grouped()
-    for tab, (about, code, language) in zip(st.tabs(list(ways)), ways.values(), strict=True):
-        with tab:
-            st.caption(about)
+    ways = {way.name: way for way in _snippets.frameworks()}
+    chosen = st.selectbox("Framework", list(ways), key="framework", bind="query-params", width=340)
+    way = ways[chosen]
+    st.markdown(way.about)
+    for caption, code, language in way.parts:
+        st.caption(caption)
+        st.code(code, language=language)
+    st.caption(f":material/visibility: {way.content}")
+    with st.expander("Other ways: one line in Python, a processor of your own, from a terminal"):
+        for name, (about, code, language) in _snippets.grouped().items():
+            st.caption(f"**{name}.** {about}")
             st.code(code, language=language)
 
 
@@ -149,6 +161,44 @@ def _dialects(seen: Coverage) -> None:
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 2) if whole else 0.0
+
+
+def _writers(waiting, now: int) -> None:
+    _ui.section(
+        "Who is writing",
+        "Writers put segments into the spool; one process at a time brings them into the database.",
+    )
+    holder = _queries.folder(_data.database())
+    st.text(f"Brought in by: {holder or 'nobody at the moment; the next writer will do it'}")
+    writers = _queries.writers(waiting)
+    if not writers:
+        st.caption("No segment is waiting.")
+        return
+    _ui.table(
+        pd.DataFrame(
+            {
+                "writer": [plain(one.name) for one in writers],
+                "segments": [one.segments for one in writers],
+                "size": [size(one.size) for one in writers],
+                "last": [ago(one.last_ns, now) for one in writers],
+            }
+        ),
+        key="writers",
+        alt="Writers with segments that wait",
+        columns={
+            "writer": st.column_config.TextColumn("Host and process", width=240),
+            "segments": st.column_config.NumberColumn("Segments", format="localized", width=90),
+            "size": st.column_config.TextColumn("Size", width=90),
+            "last": st.column_config.TextColumn("Last written", width=130),
+        },
+    )
+
+
+def _keep() -> None:
+    _ui.section("Keep it small", "Nothing is removed by itself. Labels and policies stay when runs go.")
+    for about, code in _snippets.retention():
+        st.caption(about)
+        st.code(code, language="bash")
 
 
 def _lost(lost) -> None:
