@@ -237,6 +237,28 @@ def test_errors_under_a_policy_that_counts_or_exempts_them() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("filters", "failed"),
+    [
+        (Filters(tools=("book",)), 2),
+        (Filters(agents=("helper",)), 1),
+        (Filters(services=("none",)), 0),
+        (Filters(run_ids=("run-2",)), 1),
+        (Filters(since=START), 3),
+    ],
+)
+def test_errors_under_every_filter(filters: Filters, failed: int) -> None:
+    con = database(
+        [
+            call("book", result="no seat 17", outcome="schema_error"),
+            call("book", result="no seat 18", outcome="schema_error"),
+            call("read", result="503", outcome="general_tool_error", run="run-2", agent="helper"),
+        ]
+    )
+    seen = error_breakdown(con, filters)
+    assert (seen.failed, seen.calls_grouped) == (failed, failed)
+
+
 # Requests
 
 
