@@ -18,6 +18,7 @@ from ._queries import RequestFacts
 from ._request_link import FAMILIES, PARAMETER, RULES
 from ._request_words import class_name, mark_of, provider_name
 from ._text import count, cut, plain
+from ._traces_link import run_query
 from ._units import duration, instant, tokens
 
 __all__ = ["draw", "live_snippet"]
@@ -116,6 +117,12 @@ def _badges(history: RequestHistory, facts: RequestFacts) -> None:
             st.badge(f"HTTP {facts.http_status}", color="grey")
     who = (facts.provider, facts.model, facts.agent_name or facts.service_name)
     st.text(" · ".join([*(plain(one, 60) for one in who if one), instant(facts.start_ns)]))
+    st.page_link(
+        "app_pages/traces.py",
+        label="Its run, and what came around it",
+        icon=":material/account_tree:",
+        query_params=run_query(facts.run_id, f"{history.trace_id}/{history.span_id}"),
+    )
 
 
 def _refusal(history: RequestHistory) -> None:

@@ -85,9 +85,9 @@ def _spans(tree: SpanTree, head: RunHead, policy: GuardPolicy) -> None:
     if not window.total:
         st.caption("No span here. Widen the window of time, or take away a choice above.")
         return
+    st.caption(_waterfall.legend())
     _table(window, state)
     _ui.page_of(window.total, key="spans_page", what="lines", rows=_ROWS)
-    st.caption(_waterfall.legend())
     selected = next((row for row in window.rows if row.key == state["selected"]), None)
     if selected is not None:
         _detail(selected, head, policy)

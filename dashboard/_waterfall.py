@@ -54,7 +54,7 @@ def columns(window: SpanWindow, fold: Any) -> dict[str, Any]:
     length = duration(window.last_ns - window.first_ns)
     return {
         "fold": fold,
-        "name": text("Span", width=290),
+        "name": text("Span", width=270),
         "verdict": _ui.verdict_column("Verdict", 120),
         "bar": st.column_config.ImageColumn(f"0 s … {length}", width=_WIDTH + 16),
         "took": text("Took", width=78, help="Of several spans: inside them, summed up"),
@@ -156,13 +156,14 @@ def legend() -> str:
 def density(made: Sequence[dict[str, int]], first_ns: int, last_ns: int) -> go.Figure:
     """How many spans begin over the run's time, stacked; a box drawn over it chooses a window of time."""
     figure = base(
-        150,
+        120,
+        showlegend=False,  # the marks are those of the bars beneath
         barmode="stack",
         bargap=0.05,
         dragmode="select",
         selectdirection="h",
         hovermode="x unified",
-        margin={"l": 8, "r": 8, "t": 30, "b": 4},
+        margin={"l": 8, "r": 8, "t": 8, "b": 4},
         newselection={"line": {"color": ACCENT, "width": 1}},
     )
     scale = max(1, last_ns - first_ns) / len(made) / 1e9
