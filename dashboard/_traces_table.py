@@ -18,13 +18,13 @@ __all__ = ["draw", "table"]
 _ROWS = 25
 _PAGE = "runs_page"
 
-_SORTS = {
-    RunSort.NEWEST: "Newest first",
-    RunSort.REPEATS: "Most repeated calls first",
-    RunSort.CALLS: "Most calls first",
-    RunSort.LONGEST: "Longest first",
-    RunSort.TOKENS: "Most tokens first",
-    RunSort.COST: "Dearest first",
+_SORTS = {  # what the link says, too
+    RunSort.NEWEST: "Newest",
+    RunSort.REPEATS: "Most repeats",
+    RunSort.CALLS: "Most calls",
+    RunSort.LONGEST: "Longest",
+    RunSort.TOKENS: "Most tokens",
+    RunSort.COST: "Dearest",
 }
 _SORTED = {
     RunSort.NEWEST: "newest",
@@ -61,12 +61,12 @@ def draw(policy: GuardPolicy, view: View) -> None:
 def _choices() -> tuple[RunSort, str]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="runs_choices"):
         sort = st.selectbox(
-            "Order",
+            "First",
             [str(one) for one in RunSort],
             format_func=lambda one: _SORTS[RunSort(one)],
             key="sort",
             bind="query-params",
-            width=250,
+            width=200,
         )
         search = st.text_input(
             "Find by id",
