@@ -130,8 +130,8 @@ def draw() -> None:
             "exports of Langfuse, LangSmith, MLflow, Phoenix and Jaeger, evaluation logs, transcripts, ZIP.",
         )
         st.caption(
-            f"Up to {MOST_FILES} files of {MOST_MEGABYTES} MB. What each one is is found out; bringing one in "
-            "again changes nothing. Agents go on writing meanwhile."
+            f"Up to {MOST_FILES} files of {MOST_MEGABYTES} MB. What each one is is found out; bringing "
+            "one in again changes nothing. Agents go on writing meanwhile."
         )
         if not given:
             return

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from ..replay import FilterOptions, Filters
+from ..replay import UNLABELLED, FilterOptions, Filters, LabelVerdict
+from ._labels import label_text
 from ._text import count, lit, plain
 from ._units import day
 
@@ -22,7 +24,8 @@ _RANGES: dict[str, tuple[str, int | None]] = {  # option: label, seconds
     "days": ("Between two days", None),
 }
 _FACETS = (("service", "services"), ("agent", "agents"), ("tool", "tools"), ("model", "models"))
-KEYS = ("range", "days", *(facet for facet, _ in _FACETS))
+_LABELS = (*(verdict.value for verdict in LabelVerdict), UNLABELLED)
+KEYS = ("range", "days", *(facet for facet, _ in _FACETS), "label")
 """Session keys of the bar's widgets, which are their names in the URL."""
 
 _SECOND = 1_000_000_000
@@ -57,8 +60,11 @@ def bar(options: FilterOptions, now_ns: int) -> View:
         for facet, field in _FACETS:
             for value in getattr(view.filters, field)[:3]:
                 st.markdown(f"{facet} {lit(value, 24)}", width="content")
+        for value in view.filters.labels:
+            st.markdown(f"label **{_label_name(value)}**", width="content")
         if view.narrowed:
             st.button("Clear", type="tertiary", icon=":material/close:", on_click=_clear, key="clear_filters")
+        _zone(now_ns)
     st.session_state["_view"] = view
     return view
 
@@ -83,13 +89,30 @@ def _days(options: FilterOptions) -> None:
     )
 
 
+def _zone(now_ns: int) -> None:
+    """Which zone all times are in, and how the reader's own clock lies to it."""
+    name = st.context.timezone
+    ours = datetime.fromtimestamp(now_ns / _SECOND, tz=UTC)
+    text = "All times are UTC."
+    if name:
+        try:
+            theirs = ours.astimezone(ZoneInfo(name))
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # a browser may say anything
+            theirs = ours
+        if theirs.utcoffset():
+            noon = ours.replace(hour=12, minute=0).astimezone(theirs.tzinfo)
+            text += f" 12:00 UTC is {noon:%H:%M} on your clock."
+    st.caption(":material/public: UTC", help=text, width="content")
+
+
 def _date(ns: int | None) -> date | None:
     return None if ns is None else datetime.fromtimestamp(ns / _SECOND, tz=UTC).date()
 
 
 def _popover(options: FilterOptions) -> None:
     state, url = st.session_state, st.query_params  # a first visit by link has no state yet
-    chosen = sum(len(state[facet] if facet in state else url.get_all(facet)) for facet, _ in _FACETS)
+    facets = (*(facet for facet, _ in _FACETS), "label")
+    chosen = sum(len(state[facet] if facet in state else url.get_all(facet)) for facet in facets)
     label = f"Filter ({chosen})" if chosen else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="filter_popover", width="content"):
         for facet, field in _FACETS:
@@ -104,6 +127,20 @@ def _popover(options: FilterOptions) -> None:
                 disabled=not offered,
                 width=340,
             )
+        st.multiselect(
+            "Label of incidents",
+            _LABELS,
+            format_func=_label_name,
+            key="label",
+            bind="query-params",
+            placeholder="Any label, or none",
+            help="Leaves incidents that people labelled so; calls and requests have no label and stay.",
+            width=340,
+        )
+
+
+def _label_name(value: str) -> str:
+    return label_text(None if value == UNLABELLED else value)
 
 
 def _offered(facet: str, known: tuple[str, ...]) -> list[str]:
@@ -116,6 +153,7 @@ def _offered(facet: str, known: tuple[str, ...]) -> list[str]:
 def _clear() -> None:
     for facet, _ in _FACETS:
         st.session_state[facet] = []
+    st.session_state["label"] = []
     st.session_state["range"] = "all"
 
 
@@ -141,7 +179,8 @@ def current(options: FilterOptions, now_ns: int) -> View:
             first, last = day(since), day(until - 1)
             period = f"{first} UTC" if first == last else f"{first} to {last} UTC"
     values = {field: tuple(state.get(facet) or ()) for facet, field in _FACETS}
-    filters = Filters(since=since, until=until, **values)
+    labels = tuple(value for value in state.get("label") or () if value in _LABELS)
+    filters = Filters(since=since, until=until, labels=labels, **values)
     return View(filters, period, filters != Filters())
 
 

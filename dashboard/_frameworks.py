@@ -35,7 +35,7 @@ def ways(db: str, db_quoted: str, to: str, headers: str | None) -> tuple[Way, ..
             calls.append(f"{more[1]}().instrument()")
         return "\n".join([*lines, "", *calls])
 
-    on = "Content is recorded by default; OPENINFERENCE_HIDE_INPUTS and OPENINFERENCE_HIDE_OUTPUTS turn it off."
+    on = "Content is recorded by default; OPENINFERENCE_HIDE_INPUTS and …_HIDE_OUTPUTS turn it off."
     agent, pip = "In the agent:", "Install:"
     return (
         Way(
@@ -120,7 +120,8 @@ def ways(db: str, db_quoted: str, to: str, headers: str | None) -> tuple[Way, ..
             (
                 (
                     pip,
-                    "npm install @opentelemetry/sdk-node @opentelemetry/exporter-trace-otlp-proto \\\n    @ai-sdk/otel",
+                    "npm install @opentelemetry/sdk-node @ai-sdk/otel \\\n"
+                    "    @opentelemetry/exporter-trace-otlp-proto",
                     "bash",
                 ),
                 (
@@ -140,7 +141,7 @@ def ways(db: str, db_quoted: str, to: str, headers: str | None) -> tuple[Way, ..
                 ),
                 ("Where to send:", send, "bash"),
             ),
-            "Content is recorded once telemetry is on; recordInputs and recordOutputs, set to false, turn it off.",
+            "Content is recorded once telemetry is on; recordInputs and recordOutputs: false turn it off.",
         ),
         Way(
             "Google ADK",
@@ -194,7 +195,7 @@ def ways(db: str, db_quoted: str, to: str, headers: str | None) -> tuple[Way, ..
                     "bash",
                 ),
             ),
-            "Without the last three settings no content is recorded. Values of arguments are cut at 512 characters.",
+            "Without the last three settings no content is recorded. Arguments are cut at 512 characters.",
         ),
         Way(
             "Codex",
@@ -264,6 +265,6 @@ def ways(db: str, db_quoted: str, to: str, headers: str | None) -> tuple[Way, ..
             "Anything with OTLP",
             "Any OpenTelemetry SDK or collector, over OTLP/HTTP (protobuf or JSON).",
             (("Where to send:", send, "bash"),),
-            "What makes the spans decides whether content is recorded; where it is missing, pages name the setting.",
+            "What makes the spans decides whether content is recorded; pages name the setting where not.",
         ),
     )
