@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
 from ..guard import GuardPolicy
 from ..replay import Filters, Incident, IncidentDetail, Label
-from . import _data, _incident_calls, _incident_list, _label_box, _links, _queries, _ui
+from . import _data, _incident_around, _incident_calls, _incident_list, _label_box, _links, _queries, _ui
 from ._charts import show
 from ._incident_calls import Place, in_run
 from ._incident_faults import FAULT
@@ -21,6 +20,7 @@ from ._labels import label_text
 from ._lanes import lanes
 from ._text import count, lit, plain
 from ._theme import KIND_NAMES, VERDICTS
+from ._traces_link import run_query
 from ._units import duration, instant, money, tokens, when
 
 __all__ = ["downloads", "draw"]
@@ -46,6 +46,7 @@ def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
         suggestion = None if one.key in labels else ask.suggested_label(one.key, one.run_id)
         spending = ask.spending(one.run_id, one.first_ns, one.last_ns)
         answer = ask.final_answer(one.run_id)
+        tree = ask.span_tree(one.run_id, policy, False) if _incident_around.wanted(detail) else None
         ask.release()
     numbers = _incident_calls.numbers_in_run(run_calls)
     shown = _walk(one.key, found, labels, filters)
@@ -59,6 +60,8 @@ def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
     _ways(detail)
     _ui.section("Calls in order", _incident_calls.note(detail))
     _incident_calls.draw(detail, numbers)
+    _ui.section("The trace")
+    _incident_around.draw(detail, tree)
     _answer(detail, answer)
     _same_fault(one, group, shown.labels)
     _ui.section("Take it away", "A report that reads without this tool. The HTML opens offline.")
@@ -188,13 +191,12 @@ def _ways(detail: IncidentDetail) -> None:
         "end_ms": one.last_ns // 1_000_000,
     }
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="ways"):
-        if (Path(__file__).parent / "app_pages" / "traces.py").exists():
-            st.page_link(
-                "app_pages/traces.py",
-                label="The whole run as a waterfall",
-                icon=":material/account_tree:",
-                query_params={"run": one.run_id},
-            )
+        st.page_link(
+            "app_pages/traces.py",
+            label="The whole run",
+            icon=":material/account_tree:",
+            query_params=run_query(one.run_id),
+        )
         st.page_link(
             "app_pages/tuning.py",
             label="Tune with this run",

@@ -91,8 +91,7 @@ def controls() -> None:
         _pills("Kind", "kind", KIND_NAMES)
         _pills("Came back with", "outcome", OUTCOMES)
         _pills("Ended", "ended", {"unresolved": "✗ unresolved", "resolved": "✓ resolved"}, single=True)
-        if _own_label():
-            _pills("Label", "label", {name: label_text(name) for name in (NONE, *LABELS)})
+        _labels_of_the_bar()
         st.selectbox(
             "Worst by",
             list(ORDERS),
@@ -103,8 +102,21 @@ def controls() -> None:
         )
 
 
-def _own_label() -> bool:
-    return "label" not in _filters.KEYS  # else the filter bar has it
+def _labels_of_the_bar() -> None:
+    """The labels that the filter bar has in its menu, within reach."""
+    st.session_state["label_here"] = list(_filters.current_view().filters.labels)
+
+    def chosen() -> None:
+        st.session_state["label"] = st.session_state["label_here"]
+
+    st.pills(
+        "Label",
+        [NONE, *LABELS],
+        selection_mode="multi",
+        format_func=label_text,
+        key="label_here",
+        on_change=chosen,
+    )
 
 
 def _pills(label: str, key: str, names: Mapping[str, str], *, single: bool = False) -> None:
@@ -131,7 +143,7 @@ def narrowed(
     """What the page's own filters leave; to be asked behind `controls`, which take them from the URL."""
     state = st.session_state
     kinds, outcomes, ended = state.get("kind") or (), state.get("outcome") or (), state.get("ended")
-    wanted = tuple(state.get("label") or ()) if _own_label() else filters.labels
+    wanted = filters.labels
     order = ORDERS.get(state.get("sort") or "", ORDERS["repeats"])
     fitting = [
         one

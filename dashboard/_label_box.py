@@ -146,7 +146,7 @@ def told() -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="label_said"):
         if said is not None:
             text, worked = said
-            st.badge("done" if worked else "not done", color="green" if worked else "red")
+            st.badge("last act" if worked else "not done", color="green" if worked else "red")
             st.text(plain(text, 300), width="content")
         if step is not None:
             st.button(

@@ -196,5 +196,5 @@ def _same(one: Label | None, other: Label | None) -> bool:
 
 
 def say() -> tuple[str, bool] | None:
-    """What the last act of labelling has to say, once: the text, and whether it worked."""
-    return st.session_state.pop(_SAID, None)
+    """What the last act of labelling in this session has to say: the text, and whether it worked."""
+    return st.session_state.get(_SAID)

@@ -179,7 +179,8 @@ def test_another_browser_sees_a_label_and_does_not_disturb_the_one_that_is_being
     assert typed.input_value() == "half a no"
     typed.press_sequentially("te")
     typed.press("Enter")
-    one.page.locator(".st-key-label_said").get_by_text("done").wait_for()
+    one.page.locator(".st-key-label_box").get_by_text("since").wait_for()
+    one.settled()
     assert labels(server)[incidents[0].key] == ("true_loop", "half a note")
 
 
