@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import streamlit as st
 
@@ -36,7 +37,7 @@ class LabelMark:
     name: str
     glyph: str
     key: str  # on the keyboard
-    badge: str  # Streamlit's colour
+    badge: Literal["red", "blue", "green", "violet", "grey"]  # Streamlit's name of a colour
     means: str
 
 

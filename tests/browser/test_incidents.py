@@ -41,6 +41,15 @@ def labels(server) -> dict[str, tuple[str, str | None]]:
         return {key: (label.verdict.value, label.note) for key, label in read_labels(con).items()}
 
 
+def labelled(tab, server, wanted: dict[str, tuple[str, str | None]]) -> None:
+    """Wait until these are the labels."""
+    for _ in range(100):
+        if labels(server) == wanted:
+            return
+        tab.page.wait_for_timeout(200)
+    assert labels(server) == wanted
+
+
 def open_row(tab, table: str, row: int = 0) -> None:
     """Click Open in a row of a table."""
     grid = tab.page.locator(f".st-key-{table}_table").get_by_test_id("stDataFrame")
@@ -107,10 +116,7 @@ def test_keys_walk_through_the_list_and_typing_a_note_presses_nothing(server, vi
     assert incidents[0].key in tab.page.url
     note.fill("waits for the pod")
     note.press("Enter")
-    tab.settled()
-    tab.page.wait_for_timeout(300)
-    tab.settled()
-    assert labels(server) == {incidents[0].key: ("polling", "waits for the pod")}
+    labelled(tab, server, {incidents[0].key: ("polling", "waits for the pod")})
     with tab.page.expect_download() as started:
         tab.page.get_by_role("button", name="Markdown", exact=True).click()
     report = started.value.path().read_text(encoding="utf-8")
@@ -179,9 +185,7 @@ def test_another_browser_sees_a_label_and_does_not_disturb_the_one_that_is_being
     assert typed.input_value() == "half a no"
     typed.press_sequentially("te")
     typed.press("Enter")
-    one.page.locator(".st-key-label_box").get_by_text("since").wait_for()
-    one.settled()
-    assert labels(server)[incidents[0].key] == ("true_loop", "half a note")
+    labelled(one, server, {incidents[0].key: ("true_loop", "half a note")})
 
 
 def test_filters_and_order_are_in_the_link(server, visit, incidents):
