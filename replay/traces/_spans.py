@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._facts import facts_of
 from .._sql import arrow, sql_text
@@ -43,8 +43,10 @@ def span_tree(
     first, last = bounds_of(con, trace_ids)
     params = {"trace_ids": trace_ids, "limit": limit + 1}
     found = arrow(con, sql_text("traces_spans"), {**params, "first": first, "last": last})
-    calls = arrow(con, sql_text("traces_calls"), params)
-    requests = arrow(con, sql_text("traces_requests"), params)
+    since, until = bounds_of(con, trace_ids, "derived")
+    times = {"first": since, "last": until}
+    calls = arrow(con, sql_text("traces_calls"), {**params, **times})
+    requests = arrow(con, sql_text("traces_requests"), {**params, **times})
     spans = _spans(found, limit)
     run_ids = [one for one in calls.column("run_id").unique().to_pylist() if one]
     verdicts = verdicts_of(facts_of(con), con, policy, run_ids)
@@ -57,11 +59,14 @@ def span_tree(
     return build(spans, top, cut=more)
 
 
-def bounds_of(con: duckdb.DuckDBPyConnection, trace_ids: list[str]) -> tuple[int, int]:
-    """When the spans of these traces start: the first and the last of them, so that little is looked at."""
+def bounds_of(
+    con: duckdb.DuckDBPyConnection, trace_ids: list[str], what: Literal["start", "derived"] = "start"
+) -> tuple[int, int]:
+    """When the spans (or calls and requests) of these traces start, so that little is looked at: first,
+    last."""
     found = con.execute(
-        "SELECT min(first_start_ns), max(last_start_ns) FROM trace_rows WHERE trace_id IN (SELECT "
-        "unnest($ids))",
+        f"SELECT min(first_{what}_ns), max(last_{what}_ns) FROM trace_rows "  # noqa: S608 - one of two words
+        "WHERE trace_id IN (SELECT unnest($ids))",
         {"ids": trace_ids},
     ).fetchall()[0]
     return (0, -1) if found[0] is None else (found[0], found[1])

@@ -402,6 +402,13 @@ def build(spans: Spans, top: int | None, *, cut: bool = False) -> SpanTree:
         else:
             children.setdefault(parent, []).append(place)
     seen = bytearray(number)
+    if top is not None:
+        # Each span has one parent, so a circle that is reached from here leads through here.
+        if spans.parents[top] >= 0 and spans.parents[top] != top:
+            children[spans.parents[top]].remove(top)
+        order = _walk([top], children, seen)
+        children = {place: children[place] for place in order if children.get(place)}
+        return _summed(spans, [top], children, order, cut)
     order = _walk(roots, children, seen)
     if len(order) < number:  # circles of parents
         for place in range(number):
@@ -410,9 +417,6 @@ def build(spans: Spans, top: int | None, *, cut: bool = False) -> SpanTree:
                 roots.append(place)
                 order += _walk([place], children, seen)
         children = {place: below for place, below in children.items() if below}
-    if top is not None:
-        roots = [top]
-        order = _walk(roots, children, bytearray(number))
     return _summed(spans, roots, children, order, cut)
 
 

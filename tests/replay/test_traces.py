@@ -374,6 +374,21 @@ def test_whatever_the_parents_are_nothing_is_lost_and_nothing_is_twice(parents, 
     assert opened + closed >= len(parents)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-1, 12), min_size=1, max_size=13), st.integers(0, 12))
+def test_what_lies_below_a_span_is_a_tree_even_in_a_circle(parents, top):
+    parents = [parent if parent < len(parents) else -1 for parent in parents]
+    top %= len(parents)
+    tree = build(_spans(parents), top)
+    below = {top}
+    while more := {at for at, parent in enumerate(parents) if parent in below} - below:
+        below |= more
+    every = {tree.key(place) for place in range(len(parents))}
+    window = tree.window(opened=every, fold=False, limit=1_000)
+    assert sorted(row.key for row in window.rows) == sorted(tree.key(place) for place in below)
+    assert tree.total == len(below)
+
+
 def test_many_equal_siblings_are_one_line_that_opens():
     number = 300
     names = ["agent", *["ask" if at % 2 else "call" for at in range(number)]]
