@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 from ..replay import UNLABELLED, FilterOptions, Filters, LabelVerdict
-from ._labels import label_text
 from ._text import count, lit, plain
 from ._units import day
 
@@ -140,7 +139,8 @@ def _popover(options: FilterOptions) -> None:
 
 
 def _label_name(value: str) -> str:
-    return label_text(None if value == UNLABELLED else value)
+    """Also what stands in the address: plain words."""
+    return "unlabelled" if value == UNLABELLED else value.replace("_", " ")
 
 
 def _offered(facet: str, known: tuple[str, ...]) -> list[str]:
