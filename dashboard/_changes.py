@@ -31,6 +31,7 @@ def draw(changed: ChangedCalls, same: bool) -> None:
         format_func={"runs": count(changed.runs, "run"), "calls": count(changed.total, "call")}.__getitem__,
         key="changes_by",
         label_visibility="collapsed",
+        wrap=True,
         persist_state="session",
     )
     rows = _changed_runs(changed) if by != "calls" else _changed_calls(changed)
@@ -52,12 +53,12 @@ def draw(changed: ChangedCalls, same: bool) -> None:
             "open": st.column_config.ButtonColumn(
                 "", on_click=clicked, key="changes_open", type="tertiary", width=64, pinned=True
             ),
-            "agent": text("Agent", width=130),
-            "tool": text("Tool", width=190),
-            "before": text("Saved", width=130),
-            "after": text("Draft", width=130),
+            "before": text("Saved", width=125),
+            "after": text("Draft", width=125),
             "spared": st.column_config.NumberColumn("Spared", format="%+d", width=75),
             "lost": st.column_config.NumberColumn("Lost", format="%+d", width=65),
+            "tool": text("Tool", width=190),
+            "agent": text("Agent", width=130),
             "calls": st.column_config.NumberColumn("Changed calls", width=105),
             "number": st.column_config.NumberColumn("Call number", width=100),
             "count": st.column_config.NumberColumn("Equal in a row", width=110),

@@ -251,7 +251,7 @@ class Reader:
         return self._cached(
             "impact",
             (policy.policy_hash, filters),
-            lambda: rp.impact(self.con, policy, filters, examples=1),
+            lambda: rp.impact(self.con, policy, filters, examples=0, soft_failures=True),
         )
 
     def comparison(self, before: GuardPolicy, after: GuardPolicy, filters: rp.Filters) -> rp.PolicyComparison:

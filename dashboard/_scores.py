@@ -34,6 +34,7 @@ def draw(still: GuardPolicy, draft: GuardPolicy, saved: GuardPolicy, filters: Fi
             format_func=str.capitalize,
             key="score_by",
             label_visibility="collapsed",
+            wrap=True,
             persist_state="session",
         )
         split = st.segmented_control(
@@ -44,6 +45,7 @@ def draw(still: GuardPolicy, draft: GuardPolicy, saved: GuardPolicy, filters: Fi
             format_func=_SPLITS.__getitem__,
             key="score_split",
             label_visibility="collapsed",
+            wrap=True,
             persist_state="session",
             help="Choose thresholds by the tuning part, then look at the held-out part: about a third of the "
             "faults, and copies of one fault are always on one side.",

@@ -67,15 +67,18 @@ def _show(report: SuggestionReport, saved: _policy.Saved) -> None:
     for one in report.suggestions:
         with st.container(border=True, key=f"suggestion_{one.key}"):
             _one(one, report.policy, saved)
-    for note in report.notes:
-        st.caption(f":material/info: {lit(note, 400)}")
+    notes = list(report.notes)
     if report.runs_guarded:
-        st.caption(f"{count(report.runs_guarded, 'run')} recorded under a live guard were left out.")
+        notes.append(f"{count(report.runs_guarded, 'run')} recorded under a live guard were left out.")
+    if notes:
+        with st.expander("What was looked at and not suggested", icon=":material/info:", key="notes"):
+            for note in notes:
+                st.text(plain(note, 400))
 
 
 def _one(one: Suggestion, looked: GuardPolicy, saved: _policy.Saved) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(f"**{lit(one.title, 160)}**", width="stretch")
+        st.text(plain(one.title, 200), width="stretch")
         st.button(
             "Accept",
             key=f"accept_{one.key}",
@@ -86,8 +89,8 @@ def _one(one: Suggestion, looked: GuardPolicy, saved: _policy.Saved) -> None:
             help="Puts it into the draft. Nothing is saved yet.",
         )
     if one.warning:
-        st.caption(f":material/warning: {lit(one.warning, 240)}")
-    st.text(_preview(one))
+        st.text(f"⚠ {plain(one.warning, 240)}")
+    st.caption(_preview(one))
     with st.expander("Evidence", icon=":material/fact_check:", key=f"evidence_{one.key}"):
         for sentence in describe_changes(looked, one.policy):
             st.text(f"Change: {plain(sentence, 300)}")

@@ -195,10 +195,12 @@ def _caught(now: Impact, before: Impact, scores: LabelScores | None, same: bool)
         f"ended; {soft.unresolved_nudged:,} nudged",
         f"{soft.resolved_blocked:,} of {soft.resolved:,} that got out by themselves ended too",
     ]
-    if not spoken and soft.unresolved:
+    if not soft.unresolved:
+        notes[0] = "no run looped to its end"
+    elif not spoken:
         notes[0] = f"ended; {soft.unresolved:,} missed"
     _ui.figure(
-        "Loops to the end",
+        "Loops caught",
         f"{soft.unresolved_blocked:,} of {soft.unresolved:,}",
         note="; ".join(notes),
         delta=None if same else soft.unresolved_blocked - old.unresolved_blocked,
@@ -259,6 +261,8 @@ def _tokens(one: Spent) -> str:
 def _money(one: Spent) -> str:
     if one.cost is None:
         return "unknown" if one.requests or one.calls else "none"
+    if 0 < one.cost < 0.0001:
+        return "under $0.0001"
     return f"{'' if one.cost_whole else 'at least '}{money(one.cost)}"
 
 

@@ -31,7 +31,16 @@ def later_curve(rows: Sequence[SweepRow], draft: int | None, saved: int | None) 
             x=blocks,
             y=values,
             name=name,
-            marker={"color": colour, "pattern": {"shape": pattern, "fgopacity": 0.6, "size": 6}},
+            marker={
+                "color": colour,
+                "pattern": {
+                    "shape": pattern,
+                    "fillmode": "overlay",
+                    "fgcolor": "white",
+                    "fgopacity": 0.7,
+                    "size": 6,
+                },
+            },
             hovertemplate="%{y:,} " + name + "<extra></extra>",
         )
     tops = {row.block: row.totals.calls_after_block for row in rows}

@@ -39,6 +39,7 @@ def draw(draft: GuardPolicy, saved: GuardPolicy, filters: Filters, now: Impact) 
         format_func=_PICTURES.__getitem__,
         key="picture",
         label_visibility="collapsed",
+        wrap=True,
         persist_state="session",
     )
     if chosen == "curve":
@@ -94,6 +95,7 @@ def _map(draft: GuardPolicy, saved: GuardPolicy, filters: Filters) -> None:
         format_func=lambda name: _FIELDS[name][0],
         key="map_field",
         label_visibility="collapsed",
+        wrap=True,
         persist_state="session",
     )
     field = field or "runs_blocked"
@@ -158,6 +160,7 @@ def _leave(now: Impact) -> None:
         format_func={"share": "Share of the run", "number": "Number of the call"}.__getitem__,
         key="leave_by",
         label_visibility="collapsed",
+        wrap=True,
         persist_state="session",
     )
     _charts.show(

@@ -38,21 +38,23 @@ def impact(
     filters: Filters = ALL,
     *,
     examples: int = 20,
+    soft_failures: bool | None = None,
 ) -> Impact:
     """What `policy` would have changed in the recorded runs (docs/impact.md defines every figure).
 
-    `examples` bounds the lost calls and the soft failures that are shown. With 0 no text is read and soft
-    failures are not looked for: the figures alone, for a slider.
+    `examples` bounds the lost calls and the soft failures that are shown. With 0 no text is read: the figures
+    alone, for a slider. `soft_failures`: are they counted? None: where there are to be examples.
     """
     facts = facts_of(con)
     measured = measure(facts, con, policy, filters)
-    if not examples:
-        return measured.impact
-    return replace(
-        measured.impact,
-        lost=shown_after_block(facts, con, measured.noted, _LOST, examples, by_run=False),
-        soft_failures=soft_failures_of(facts, con, measured.noted, filters, examples),
-    )
+    found = measured.impact
+    if examples:
+        lost = shown_after_block(facts, con, measured.noted, _LOST, examples, by_run=False)
+        found = replace(found, lost=lost)
+    if soft_failures or (examples and soft_failures is None):
+        counted = soft_failures_of(facts, con, measured.noted, filters, examples)
+        found = replace(found, soft_failures=counted)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from impact_oracle import effects, replayed
 from replay_rows import SECOND, START, call, database, number, request
 from test_replay_engine import PARENTS, RUNS, TOOLS, judge, policies, recordings
 
-from loopscope.collector import LlmRequest, ToolCall
+from loopscope.collector import LlmRequest, Store, ToolCall, import_paths
 from loopscope.guard import GuardPolicy
 from loopscope.replay import Effect, Filters, ImpactPart, compare_policies, impact, totals
+from loopscope.sample_traces import files
 
 many = settings(
     max_examples=int(os.environ.get("LOOPSCOPE_EXAMPLES", "25")),
@@ -264,3 +265,15 @@ def test_the_plain_computation_finds_something() -> None:
 
     look()
     assert all(seen[name] >= 2 for name in (*impact_oracle.PARTS, "exact", "nested")), seen
+
+
+def test_soft_failures_are_counted_without_examples_where_asked_for(tmp_path):
+    import_paths(tmp_path / "samples.duckdb", files())
+    with Store(tmp_path / "samples.duckdb").lease() as con:
+        whole = impact(con, GuardPolicy(), examples=5)
+        counted = impact(con, GuardPolicy(), examples=0, soft_failures=True)
+        none = impact(con, GuardPolicy(), examples=0)
+    assert whole.soft_failures.runs > 0
+    assert replace(whole.soft_failures, shown=()) == counted.soft_failures
+    assert none.soft_failures.runs == 0
+    assert counted.lost.calls == ()
