@@ -125,8 +125,7 @@ def _lines(figure: go.Figure, calls: Sequence[dict[str, Any]]) -> None:
             line_width=0,
             layer="below",
             annotation_text="projected",
-            annotation_position="top right",
-            annotation_yshift=20,
+            annotation_position="bottom right",
             annotation_font_size=12,
         )
     for action in ("nudge", "block"):
