@@ -9,7 +9,9 @@ durable and waits for the next one.
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import sys
 import threading
 import time
@@ -78,6 +80,7 @@ class AgentFold:
                 except RuntimeError:  # the interpreter is shutting down: `finish` folds
                     return
                 self._thread = thread
+                _at_work.add(self)
         self._wake.set()
 
     def finish(self, seconds: float) -> int:
@@ -91,12 +94,19 @@ class AgentFold:
         try:
             return self._finish(time.monotonic() + seconds)
         finally:
-            self._deadline = 0.0  # a fold that is under way ends after its present round
-            child = self._child
-            if child is not None:
-                child.stop()
-            if self._thread is not None:
-                self._thread.join(_ROUND_SECONDS)
+            self.end()
+
+    def end(self) -> None:
+        """End the background thread, whatever is left."""
+        self._ending = True
+        self._wake.set()
+        self._deadline = 0.0  # a fold that is under way ends after its present round
+        child = self._child
+        if child is not None:
+            child.stop()
+        if self._thread is not None:
+            self._thread.join(_ROUND_SECONDS)
+        _at_work.discard(self)
 
     def _finish(self, deadline: float) -> int:
         trouble = None
@@ -168,6 +178,8 @@ class AgentFold:
                 child.stop()
             return child.result()
         except NoChildError:
+            if self._ending and not settle:  # it was stopped before it had begun
+                return False, None
             return self._fold_here(seconds, settle)
         finally:
             self._child = None
@@ -187,5 +199,20 @@ class AgentFold:
             self._folder = Folder(store, role="agent", stop=self._over)
         self._rounds = 0
         self._deadline = time.monotonic() + seconds
+        if self._ending and not settle:
+            self._deadline = 0.0
         self._folder.store.timeout = seconds
         return fold_here(self._folder, settle=settle)
+
+
+_at_work: set[AgentFold] = set()  # those with a thread, whoever made them may be gone
+
+
+def _end_all() -> None:
+    for folds in list(_at_work):
+        folds.end()
+
+
+# The first to be registered, the last to be called: after the handlers of processors, which fold.
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_at_work.clear)  # their threads are the parent's

@@ -10,6 +10,7 @@ no code of this package opens a database file by itself (to copy it, or to look 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -17,6 +18,7 @@ import random
 import re
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +48,10 @@ _LOOK_EVERY = 0.01  # who keeps it open without using it looks so often whether 
 # the write-ahead log is bounded. Closing costs 20-100 ms.
 _LONGEST_OPEN = 5.0
 _DRAIN = 5.0  # lets its own threads wait so long for it to be closed
+# When the process ends, its threads come out of DuckDB first.
+_ENDS_BY_ITSELF = 1.0  # what takes longer is interrupted
+_EXIT_SECONDS = 60.0
+_LAST_BREATH = 0.05  # for a thread that destroys a closed cursor at that moment
 
 
 class OpenInProcessError(StoreBusyError):
@@ -62,6 +68,8 @@ class Turnstile:
         self.writing = threading.RLock()
         self.connection: DuckDBPyConnection | None = None
         self.inside: Counter[int] = Counter()  # leases by thread
+        self._cursors: dict[int, tuple[int, DuckDBPyConnection]] = {}  # of the leases, with the thread
+        self._given: weakref.WeakSet[DuckDBPyConnection] = weakref.WeakSet()  # cursors, also closed ones
         self._keepers = 0  # who wants the file to stay open between leases
         self._watcher: threading.Thread | None = None
         self._opened = 0.0  # when the connection was made
@@ -77,11 +85,13 @@ class Turnstile:
         pid, thread = os.getpid(), threading.get_ident()
         self._acquire(thread, timeout, deadline)
         try:
-            connection = self.connection
-            if connection is None:
-                connection = self.connection = open_(self, deadline)
+            # No name here for the connection: who lets go of the last one destroys it, outside the lock.
+            if self.connection is None:
+                self.connection = open_(self, deadline)
                 self._opened = time.monotonic()
-            cursor = connection.cursor()
+            cursor = self.connection.cursor()
+            self._cursors[id(cursor)] = (thread, cursor)
+            self._given.add(cursor)
             self.inside[thread] += 1
         finally:
             self.lock.release()
@@ -120,6 +130,26 @@ class Turnstile:
                 if not self.inside and (others_wait(self._file) or not self.in_place()):
                     self._close()
 
+    def empty(self, deadline: float) -> None:
+        """Wait until other threads have left, interrupting those that take long, and close the file."""
+        patient_until = time.monotonic() + _ENDS_BY_ITSELF
+        while self.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            try:
+                me, now = threading.get_ident(), time.monotonic()
+                others = [cursor for thread, cursor in self._cursors.values() if thread != me]
+                if not others:
+                    _kept.extend(self._given)
+                    if not self.inside:
+                        self._close()
+                    return
+                if now >= deadline:
+                    return
+                for cursor in others if now >= patient_until else ():
+                    cursor.interrupt()
+            finally:
+                self.lock.release()
+            time.sleep(_LOOK_EVERY)
+
     def _close(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -134,6 +164,9 @@ class Turnstile:
         while True:
             if not self.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
                 raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
+            if _ends_without(thread):
+                self.lock.release()
+                raise _ending(self.path)
             now = time.monotonic()
             if thread in self.inside:
                 return
@@ -167,6 +200,7 @@ class Turnstile:
     def _leave(self, cursor: DuckDBPyConnection, thread: int) -> None:
         with self.lock:
             cursor.close()
+            del self._cursors[id(cursor)]
             self.inside[thread] -= 1
             self.inside += Counter()  # drops zeros
             if self.inside or self.connection is None:
@@ -208,6 +242,38 @@ def turnstile(path: str | os.PathLike[str]) -> Turnstile:
         return _turnstiles.setdefault(key, Turnstile(os.fspath(path), key))
 
 
+# -- the end of the process ----------------------------------------------------------------------------
+# A thread that is inside of DuckDB when the interpreter ends has its stack unwound when it wants to come back
+# to Python, and DuckDB's part of the stack does not allow that: abort(), with SIGABRT for an exit code.
+
+_ending_thread: int | None = None  # the one that runs the exit handlers; it may still fold
+_kept: list[
+    DuckDBPyConnection
+] = []  # cursors that other threads may still name: to destroy one is DuckDB, too
+
+
+def _at_exit() -> None:
+    global _ending_thread  # noqa: PLW0603
+    _ending_thread = threading.get_ident()
+    deadline = time.monotonic() + _EXIT_SECONDS
+    for gate in list(_turnstiles.values()):
+        gate.empty(deadline)
+    if _turnstiles and threading.active_count() > 1:
+        time.sleep(_LAST_BREATH)
+
+
+def _ends_without(thread: int) -> bool:
+    """Whether the process ends, and another thread ends it."""
+    return _ending_thread is not None and thread != _ending_thread
+
+
+def _ending(path: str) -> StoreError:
+    return StoreError(f"{path} is not opened: PID {os.getpid()} is ending.")
+
+
+atexit.register(_at_exit)
+
+
 # -- fork ---------------------------------------------------------------------------------------------
 # A child that used, or even closed, an inherited connection would be a second writer. And duckdb.connect in
 # the child would give it that very connection, because DuckDB remembers open databases by their path.
@@ -237,8 +303,9 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _turnstiles_lock  # noqa: PLW0603
+    global _turnstiles_lock, _ending_thread  # noqa: PLW0603
     _turnstiles_lock = threading.Lock()
+    _ending_thread = None
     _paused.clear()
     for key, gate in _turnstiles.items():
         if gate.connection is not None:
@@ -278,6 +345,8 @@ def connect(path: str, deadline: float, *, read_only: bool = False) -> DuckDBPyC
                     raise OpenInProcessError(str(_busy(path, _holder(path, text), 0.0)), path=path) from error
                 if not _is_busy(text):
                     raise _cannot_open(path, text) from error
+                if _ends_without(threading.get_ident()):
+                    raise _ending(path) from error
                 if time.monotonic() >= deadline:
                     # A server lets go, however slow the machine is at the moment; a shell may never.
                     if deadline - started <= patience and _held_by_server(path, text):

@@ -314,6 +314,83 @@ inside.wait()
     assert recorded(db) == names(8)
 
 
+def test_an_exit_in_the_middle_of_a_fold_for_an_exporter_that_is_gone(run, tmp_path):
+    """Its thread lives on; nobody but the exit handlers of the module can end it."""
+    code = """
+import gc, threading, weakref, duckdb
+from loopscope.collector import Folder
+import loopscope.collector._agent_fold as a
+
+inside = threading.Event()
+
+def try_fold(folder, **_):
+    inside.set()
+    duckdb.connect().execute("SELECT sum(i * j) FROM range(20000) a(i), range(20000) b(j)").fetchall()
+
+Folder.try_fold = try_fold
+a.UNCLAIMED_AFTER = 0.0
+provider = TracerProvider(shutdown_on_exit=False)
+exporter = DuckDBSpanExporter("traces.duckdb")
+gone = weakref.ref(exporter)
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+calls(provider.get_tracer("agent"), 1)
+del provider, exporter
+gc.collect()
+assert gone() is None
+inside.wait()
+slow_to_free = [{} for _ in range(1_000_000)]
+sys.exit(3)
+"""
+    process = run(code)
+    assert process.communicate()[1] == ""
+    assert process.returncode == 3
+
+
+def test_an_exit_while_threads_use_the_database(run, tmp_path):
+    """What takes long is interrupted; nobody gets in any more but the thread that ends the process."""
+    code = """
+import atexit, threading
+
+@atexit.register  # before the store is imported: called after it closed the file
+def last():
+    with store.lease() as con:
+        say(str(con.execute("SELECT count(*) FROM labels").fetchall()))
+
+from loopscope.collector import Store
+from loopscope.guard import StoreError
+
+store = Store("traces.duckdb")
+inside = threading.Barrier(3)
+
+def query():
+    with store.write() as con:
+        con.execute("INSERT INTO labels VALUES ('half', 'polling', NULL, now()::TIMESTAMP)")
+        inside.wait()
+        con.execute("SELECT sum(i * j) FROM range(2000000) a(i), range(2000000) b(j)").fetchall()
+
+def come_and_go():
+    inside.wait()
+    try:
+        while True:
+            with store.lease() as con:
+                con.execute("SELECT count(*) FROM spans").fetchall()
+    except StoreError as error:
+        assert "is ending" in str(error)
+
+for work in (query, come_and_go):
+    threading.Thread(target=work, daemon=True).start()
+inside.wait()
+slow_to_free = [{} for _ in range(1_000_000)]
+sys.exit(3)
+"""
+    process = run(code)
+    said, errors = process.communicate()
+    assert "terminate" not in errors
+    assert "InterruptException" in errors  # of the thread with the long query
+    assert said == "[(0,)]\n"
+    assert process.returncode == 3
+
+
 def test_an_agent_does_not_fold_while_another_process_is_elected(run, tmp_path):
     """A server that folds: the agent waits for it, and leaves as soon as it is done."""
     from loopscope.collector import Folder
