@@ -276,7 +276,14 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
         st.code(toml, language="toml", height=340 if toml.count("\n") > 16 else "content")
         with st.container(horizontal=True, gap="small"):
             same = saved.in_force and draft == saved.policy
-            if st.button("Put in force", type="primary", icon=":material/save:", disabled=same, key="save"):
+            if st.button(
+                "Save policy",
+                type="primary",
+                icon=":material/save:",
+                disabled=same,
+                key="save",
+                help="Puts it in force on all pages, and in agents that load the file.",
+            ):
                 try:
                     draft.to_file(saved.path)
                 except (PolicyError, OSError) as error:
@@ -299,8 +306,7 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
             st.caption(f"Saving replaces the broken file {where}; defaults until then")
         else:
             st.caption(
-                f"Saved in {where}"
-                + ("" if saved.exists else " once you put it in force; defaults until then")
+                f"Saved in {where}" + ("" if saved.exists else " once you save it; defaults until then")
             )
     with right:
         st.caption("Load it in the agent:")

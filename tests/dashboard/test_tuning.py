@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def own_db(tmp_path, samples_db) -> Path:
 
 def knob(app, kind: str, name: str):
     """The widget of a knob, whatever generation of knobs stands."""
-    found = [one for one in getattr(app, kind) if one.key and one.key.endswith(f"_{name}")]
+    key = re.compile(rf"knob\d+_(?:[0-9a-f]{{8}}_)?{name}")
+    found = [one for one in getattr(app, kind) if one.key and key.fullmatch(one.key)]
     assert len(found) == 1, (name, [one.key for one in getattr(app, kind)])
     return found[0]
 
