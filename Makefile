@@ -16,7 +16,7 @@ help:
 	@echo "make test    set up, run every test (browser tests need Chromium: apt-get install chromium)"
 	@echo "make check   lint, format, types, docs"
 	@echo "make bench   measurements, each as a ratio against a baseline of the same run"
-	@echo "make bench-large  memory and disk of a backlog of a million spans (some minutes, 2 GB of disk)"
+	@echo "make bench-large  memory and disk: a backlog of a million spans, imports of 2 GB (an hour, 12 GB of disk)"
 	@echo "make soak    agents killed at random, a server and commands on one file: is anything lost?"
 	@echo "make docs    write the generated parts of docs/ again"
 
@@ -66,6 +66,7 @@ bench: $(VENV)/.dev
 
 bench-large: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_fold.py --only tools --spans 1000000
+	$(BIN)/python benchmarks/bench_import.py --megabytes 2048 --once
 
 soak: $(VENV)/.dev
 	$(BIN)/python benchmarks/soak_writers.py
