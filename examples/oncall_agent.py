@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import count, repeat
@@ -66,6 +67,7 @@ def answer(policy: GuardPolicy | str) -> tuple[str | None, int]:
                         "gen_ai.usage.output_tokens": 20,
                     }
                 )
+                time.sleep(0.02)  # a model would take longer
             result = run.call(
                 name, arguments, partial(TOOLS[name], **arguments), call_id=f"call_{next(made)}"
             )
