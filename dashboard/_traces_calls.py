@@ -73,13 +73,14 @@ def _calls(head: RunHead, policy: GuardPolicy) -> None:
             st.markdown(f"**Call {'' if call.seq is None else f'{call.seq:,} '}**{lit(call.tool_name, 100)}")
             st.caption(f"{_traces_span.call_facts(call)} · begins {instant(call.start_ns)}")
             _traces_span.call_texts(call, key=f"call_{call.span_id}_{call.position}")
-            st.button(
+            if st.button(
                 "Show among the spans",
                 icon=":material/account_tree:",
                 key="call_to_span",
                 on_click=_to_span,
                 args=(call,),
-            )
+            ):
+                st.rerun()  # the whole page: another part of it is open now
 
 
 def _to_span(call: RunCall) -> None:

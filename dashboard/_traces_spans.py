@@ -90,7 +90,7 @@ def _spans(tree: SpanTree, head: RunHead, policy: GuardPolicy) -> None:
     _ui.page_of(window.total, key="spans_page", what="lines", rows=_ROWS)
     selected = next((row for row in window.rows if row.key == state["selected"]), None)
     if selected is not None:
-        _detail(selected, head, policy)
+        _detail(selected, head, policy, state)
 
 
 def _seek(tree: SpanTree, state: dict[str, Any]) -> None:
@@ -205,6 +205,14 @@ def _reset(state: dict[str, Any]) -> None:
     st.session_state["spans_page"] = 1
 
 
+def _turn(state: dict[str, Any], row: SpanRow) -> None:
+    """Open a line that is closed, close one that is open."""
+    if row.foldable:
+        here, there = ("closed", "opened") if row.open else ("opened", "closed")
+        state[here].add(row.key)
+        state[there].discard(row.key)
+
+
 def _table(window: SpanWindow, state: dict[str, Any]) -> None:
     rows: tuple[SpanRow, ...] = window.rows
 
@@ -212,11 +220,7 @@ def _table(window: SpanWindow, state: dict[str, Any]) -> None:
         click = st.session_state["spans_fold_click"]
         if click is None or not 0 <= click.row < len(state["rows"]):
             return
-        row: SpanRow = state["rows"][click.row]
-        if row.foldable:
-            here, there = ("closed", "opened") if row.open else ("opened", "closed")
-            state[here].add(row.key)
-            state[there].discard(row.key)
+        _turn(state, state["rows"][click.row])
 
     def selected() -> None:
         chosen = st.session_state["spans"]["selection"]["rows"]
@@ -259,8 +263,16 @@ def _table(window: SpanWindow, state: dict[str, Any]) -> None:
         )
 
 
-def _detail(row: SpanRow, head: RunHead, policy: GuardPolicy) -> None:
+def _detail(row: SpanRow, head: RunHead, policy: GuardPolicy, state: dict[str, Any]) -> None:
     with st.container(border=True, key="span_detail"):
+        if row.foldable:  # for the keyboard, which selects a line and does not press its +
+            st.button(
+                "Close the line" if row.open else "Open the line",
+                icon=":material/unfold_less:" if row.open else ":material/unfold_more:",
+                key="span_turn",
+                on_click=_turn,
+                args=(state, row),
+            )
         if row.members > 1:
             st.text(
                 f"{count(row.members, 'span')} of one name: {plain(row.name, 100)}. "
