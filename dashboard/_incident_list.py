@@ -90,7 +90,7 @@ def controls() -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="incident_filters"):
         _pills("Kind", "kind", KIND_NAMES)
         _pills("Came back with", "outcome", OUTCOMES)
-        _pills("Ended", "ended", {"unresolved": "✗ unresolved", "resolved": "✓ resolved"}, single=True)
+        _pills("Ended", "ended", {"unresolved": "unresolved", "resolved": "resolved"}, single=True)
         _labels_of_the_bar()
         st.selectbox(
             "Worst by",

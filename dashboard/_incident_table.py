@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -14,10 +15,14 @@ from ._theme import KIND_NAMES
 from ._ui import table
 from ._units import ago, duration, when
 
-__all__ = ["PARAMETER", "draw", "open_incident", "stay_and_open", "who"]
+__all__ = ["PARAMETER", "asked_for", "draw", "open_incident", "stay_and_open", "who"]
 
 PARAMETER = "incident"
 """The URL parameter that names the open incident."""
+
+_GOING = "_incident_going"
+_HOLDS = 5.0
+"""Seconds."""
 
 _ENDINGS = {
     "another_result": "another result came",
@@ -33,7 +38,22 @@ def open_incident(key: str) -> None:
 
 def stay_and_open(key: str) -> None:
     """The same from the page of incidents itself, for callbacks: the filters stay in the address."""
+    st.session_state[_GOING] = (st.query_params.get(PARAMETER), key, time.monotonic())
     st.query_params[PARAMETER] = key
+
+
+def asked_for() -> str | None:
+    """The incident that the address names.
+
+    A look for new data that the browser had sent off just before a click brings the old address along,
+    and its rerun would undo the click: for a few seconds the click holds.
+    """
+    key = st.query_params.get(PARAMETER)
+    left, wanted, since = st.session_state.get(_GOING) or (None, None, 0.0)
+    if wanted is not None and key is not None and key == left and time.monotonic() - since < _HOLDS:
+        st.query_params[PARAMETER] = wanted
+        return wanted
+    return key
 
 
 def who(one: Incident) -> str:

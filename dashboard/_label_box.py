@@ -9,7 +9,7 @@ import streamlit as st
 from ..replay import Incident, Label, WeakLabel
 from . import _labels
 from ._incident_list import Shown
-from ._incident_table import PARAMETER
+from ._incident_table import PARAMETER, stay_and_open
 from ._labels import LABELS, label_text
 from ._text import count, plain
 from ._units import instant
@@ -41,7 +41,9 @@ def draw(
             for name, mark in LABELS.items():
                 st.button(
                     f"{mark.glyph} {mark.name}",
-                    key=f"label_{name}",
+                    # Its own for each incident: a key that is pressed while the next one is being drawn
+                    # must not label what the reader has not seen yet.
+                    key=f"label_{name}_{one.key}",
                     type="primary" if label is not None and label.verdict.value == name else "secondary",
                     shortcut=mark.key,
                     help=mark.means,
@@ -65,7 +67,7 @@ def _suggested(one: Incident, shown: Shown, suggestion: WeakLabel) -> None:
         )
         st.button(
             f"Accept: {mark.name}",
-            key="accept_suggestion",
+            key=f"accept_{one.key}",
             icon=":material/check:",
             shortcut="Y",
             help=f"A rule said so ({suggestion.rule}), no person. Accepted, it is your label.",
@@ -101,7 +103,7 @@ def _more(one: Incident, label: Label, group: Sequence[Incident], labels: Mappin
     if differ:
         st.button(
             f"Same for all {len(group):,} of this fault",
-            key="label_group",
+            key=f"label_group_{one.key}",
             icon=":material/done_all:",
             shortcut="G",
             on_click=_pressed_for_all,
@@ -111,7 +113,7 @@ def _more(one: Incident, label: Label, group: Sequence[Incident], labels: Mappin
         )
     st.button(
         "Take off",
-        key="label_off",
+        key=f"label_off_{one.key}",
         type="tertiary",
         icon=":material/label_off:",
         on_click=_taken_off,
@@ -128,7 +130,7 @@ def for_group(members: Sequence[Incident], labels: Mapping[str, Label]) -> None:
             for name, mark in LABELS.items():
                 st.button(
                     f"{mark.glyph} {mark.name}: all {len(members):,}",
-                    key=f"label_{name}",
+                    key=f"label_{name}_{members[0].group}",
                     shortcut=mark.key,
                     help=mark.means,
                     on_click=_pressed_for_all,
@@ -166,7 +168,7 @@ def _pressed(key: str, verdict: str, shown: Shown) -> None:
     if _labels.write(key, verdict, typed or None) and shown.unlabelled_only:
         following = shown.next_unlabelled(key)
         if following:
-            st.query_params[PARAMETER] = following
+            stay_and_open(following)
         else:
             st.session_state["_all_labelled"] = True
 
@@ -186,4 +188,4 @@ def _noted(key: str) -> None:
 def _undone() -> None:
     step = _labels.undo()
     if step is not None and st.query_params.get(PARAMETER):
-        st.query_params[PARAMETER] = step.incident
+        stay_and_open(step.incident)

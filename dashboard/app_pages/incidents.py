@@ -32,7 +32,7 @@ _WORST = {"twins": "are twin calls", "same_error": "is a repeated error"}
 
 
 def main() -> None:
-    key = st.query_params.get(_incident_table.PARAMETER)
+    key = _incident_table.asked_for()
     if key:
         try:
             _incident.draw(key, saved.policy, view.filters)

@@ -63,6 +63,7 @@ def open_row(tab, table: str, row: int = 0) -> None:
 def at(tab, key: str) -> None:
     """Wait until an incident is open."""
     tab.page.wait_for_url(re.compile(f"incident={key}"))
+    tab.page.locator(f".st-key-label_unsure_{key}").wait_for()
     tab.settled()
 
 
@@ -110,7 +111,7 @@ def test_keys_walk_through_the_list_and_typing_a_note_presses_nothing(server, vi
     note = tab.page.get_by_role("textbox", name="Note")
     note.fill("")
     note.press_sequentially("1j2k")
-    tab.page.locator(".st-key-label_polling button").first.click()
+    tab.page.locator(f".st-key-label_polling_{incidents[0].key} button").first.click()
     tab.page.locator(".st-key-label_said").get_by_text("Labelled ◔ polling.").wait_for()
     assert labels(server) == {incidents[0].key: ("polling", "1j2k")}
     assert incidents[0].key in tab.page.url
@@ -190,7 +191,7 @@ def test_another_browser_sees_a_label_and_does_not_disturb_the_one_that_is_being
 
 def test_filters_and_order_are_in_the_link(server, visit, incidents):
     tab = visit(server)
-    tab.open("incidents?ended=%E2%9C%97+unresolved&sort=time+taken")
+    tab.open("incidents?ended=unresolved&sort=time+taken")
     unresolved = sorted((one for one in incidents if not one.resolved), key=lambda one: -one.duration_ns)
     expect(tab.figure("Incidents")).to_have_text(str(len(unresolved)))
     assert "The longest" in tab.sentence()

@@ -156,7 +156,7 @@ def test_a_selected_call_shows_what_changed(samples_server, visit):
     tab.open("incidents?kind=same+error")
     open_first_incident(tab)
     tab.says("Arguments of call 1")
-    tab.says("What changed")
+    tab.says("Lines that differ begin with")
 
 
 def test_an_unknown_incident_says_so(samples_server, visit):
