@@ -20,7 +20,7 @@ from loopscope.replay import find_incidents, replay
 from loopscope.sample_traces import files, stories
 
 APP = Path(_data.__file__).with_name("app.py")
-PAGES = ("overview", "incidents", "tuning", "errors", "requests", "health")
+PAGES = ("overview", "incidents", "tuning", "errors", "requests", "traces", "health")
 
 Open = Callable[..., AppTest]
 
