@@ -23,7 +23,7 @@ _COLOURS = {"ok": "green", "unset": "grey", "error": "red", "running": "blue", N
 
 def draw(ask: _data.Reader, head: RunHead, policy: GuardPolicy) -> None:
     """The page of one run."""
-    _ui.back("All runs", PARAMETER, SPAN, VIEW)
+    _ui.back("All runs", PARAMETER, SPAN)  # the open part is bound to its tabs, and goes with them
     _ui.sentence(said(head))
     _badges(head)
     _figures(head)

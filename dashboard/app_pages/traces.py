@@ -21,7 +21,7 @@ def main() -> None:
             head = ask.run(name, saved.policy)
         except NotFoundError:
             ask.release()
-            _ui.back("All runs", _traces_link.PARAMETER, _traces_link.SPAN, _traces_link.VIEW)
+            _ui.back("All runs", _traces_link.PARAMETER, _traces_link.SPAN)
             _ui.sentence("That run is not in this database.")
             st.caption(
                 "The link may belong to another database, or the run was pruned. The database in use "

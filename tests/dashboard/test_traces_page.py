@@ -180,3 +180,12 @@ def test_an_empty_store_teaches(tmp_path, visit):
 def test_addresses_of_runs_are_encoded():
     address = _traces_link.run_url("conversation:a b&c=d/<x>", "t/s")
     assert address == "/traces?run=conversation%3Aa+b%26c%3Dd%2F%3Cx%3E&span=t%2Fs"
+
+
+@pytest.mark.parametrize("view", ["Spans", "Facts"])
+def test_the_way_back_leads_to_the_list(samples_db, visit, worst, view):
+    app = visit(samples_db, run=worst, view=view)
+    app.button(key="back").click().run()
+    well(app)
+    assert " runs in all time" in app.text[0].value
+    assert "run" not in app.query_params
