@@ -29,7 +29,7 @@ from loopscope.replay.reports import safe_cell
 
 view, saved = _filters.current_view(), _policy.saved()
 
-_SECONDS = 1.5
+_SECONDS = 1.0
 """Time for one round of checks behind the page."""
 _EVERY = 2.5
 _DOWNLOAD_SECONDS = 20.0

@@ -60,7 +60,7 @@ def analyse_requests(
     )
     if not passed:
         return failed
-    found = check_passed(con, kept, filters, resolve_rules, seconds=seconds, progress=progress)
+    found = check_passed(con, kept, filters, resolve_rules, state=state, seconds=seconds, progress=progress)
     coverage = replace(
         failed.coverage,
         passed_checked=found.checked,

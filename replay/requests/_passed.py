@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Chain", "HistoryFacts", "Passed", "check_passed"]
 
 _BATCH = 4_000  # histories read at once
+_PART = 40_000  # histories asked for at once: the lists of messages of a million of them are 2 GB to sort
 _BROKEN = 200
 _Group = tuple[int, int, str | None, str | None]  # history, messages, provider, model: see `request_passed`
 
@@ -69,56 +70,70 @@ def check_passed(
     filters: Filters,
     resolve: Callable[[str | None, str | None], ProviderRules | None],
     *,
+    state: Any = None,
     seconds: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Passed:
-    """Check what was not checked before, for at most so many seconds, and count."""
-    condition, params = request_filter(filters)
-    groups = con.execute(filtered("request_passed", condition), params).fetchall()
+    """Check what was not checked before, for at most so many seconds, and count.
+
+    `state` of the store (see `kept_of`): what there is to check is asked once per state.
+    """
+    until = None if seconds is None else time.monotonic() + seconds
     with kept.passed_lock:
+        groups = kept.passed_groups(state, filters, lambda: _groups(con, filters))
         if len(kept.histories) > KEPT_HISTORIES:
             kept.histories.clear()
-        wanted = {(group[0], group[1]) for group in groups if group[0] is not None}
-        _check_new(con, kept, [key for key in wanted if key not in kept.histories], seconds, progress)
-        known = {key: kept.histories[key] for key in wanted if key in kept.histories}
-    return _count(con, groups, known, resolve, filters)
+        # In the order of their first requests, so that a part of them holds whole conversations.
+        new = {
+            (group[0], group[1]): group[5]
+            for group in groups
+            if group[0] is not None and (group[0], group[1]) not in kept.histories
+        }
+        _check_new(con, kept, sorted(new, key=new.__getitem__), new, until, progress)
+        return _count(con, groups, kept.histories, resolve, filters)
+
+
+def _groups(con: duckdb.DuckDBPyConnection, filters: Filters) -> list[tuple[Any, ...]]:
+    condition, params = request_filter(filters)
+    return con.execute(filtered("request_passed", condition), params).fetchall()
 
 
 def _check_new(
     con: duckdb.DuckDBPyConnection,
     kept: Kept,
     new: Sequence[tuple[int, int]],
-    seconds: float | None,
+    first_ns: Mapping[tuple[int, int], int],
+    until: float | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    if not new:
-        return
     import pyarrow as pa
 
-    until = None if seconds is None else time.monotonic() + seconds
-    table = pa.table(
-        {
-            "history": pa.array([key[0] for key in new], pa.uint64()),
-            "messages": pa.array([key[1] for key in new], pa.int64()),
-        }
-    )
-    cursor = con.cursor()  # contents are asked for while the histories are still being read
-    cursor.register("wanted_histories", table)
-    done = 0
     chain = Chain(kept.passed_reader)
-    try:
-        found = cursor.execute(sql_text("request_histories"))
-        while batch := found.fetchmany(_BATCH):
-            kept.passed_reader.load(con, {key for _, keys in batch for key in keys})
-            for number, keys in batch:
-                kept.histories[(number, len(keys))] = chain.facts(keys)
-            done += len(batch)
-            if progress is not None:
-                progress(done, len(new))
-            if until is not None and time.monotonic() > until:
-                break
-    finally:
-        cursor.close()
+    for start in range(0, len(new), _PART):
+        part = new[start : start + _PART]
+        table = pa.table(
+            {
+                "history": pa.array([key[0] for key in part], pa.uint64()),
+                "messages": pa.array([key[1] for key in part], pa.int64()),
+            }
+        )
+        times = {"first_ns": first_ns[part[0]], "last_ns": first_ns[part[-1]]}
+        cursor = con.cursor()  # contents are asked for while the histories are still being read
+        cursor.register("wanted_histories", table)
+        done = start
+        try:
+            found = cursor.execute(sql_text("request_histories"), times)
+            while batch := found.fetchmany(_BATCH):
+                kept.passed_reader.load(con, {key for _, keys in batch for key in keys})
+                for number, keys in batch:
+                    kept.histories[(number, len(keys))] = chain.facts(keys)
+                done += len(batch)
+                if progress is not None:
+                    progress(done, len(new))
+                if until is not None and time.monotonic() > until:
+                    return
+        finally:
+            cursor.close()
 
 
 class Chain:
@@ -238,7 +253,7 @@ def _families(form: MessageFormat) -> tuple[tuple[str, ProviderRules], ...]:
 def _count(
     con: duckdb.DuckDBPyConnection,
     groups: Iterable[tuple[Any, ...]],
-    known: dict[tuple[int, int], HistoryFacts],
+    known: Mapping[tuple[int, int], HistoryFacts],
     resolve: Callable[[str | None, str | None], ProviderRules | None],
     filters: Filters,
 ) -> Passed:
@@ -318,7 +333,7 @@ def _carriers(
 def _broken(
     con: duckdb.DuckDBPyConnection,
     reasons: dict[tuple[int, int], str],
-    known: dict[tuple[int, int], HistoryFacts],
+    known: Mapping[tuple[int, int], HistoryFacts],
     filters: Filters,
 ) -> list[BrokenRequest]:
     found: list[BrokenRequest] = []

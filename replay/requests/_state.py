@@ -37,6 +37,7 @@ class Kept:
     passed_lock: RLock = field(default_factory=RLock)
     passed_reader: Reader = field(default_factory=Reader)
     histories: dict[tuple[int, int], Any] = field(default_factory=dict)  # (hash, messages) → HistoryFacts
+    _groups: tuple[Any, Any, list[Any]] | None = None
     _state: Any = None
     _answers: dict[Any, Any] = field(default_factory=dict)
 
@@ -51,6 +52,15 @@ class Kept:
             if key not in self._answers:
                 self._answers[key] = answer()
             return self._answers[key]
+
+    def passed_groups(self, state: Any, filters: Any, ask: Callable[[], list[Any]]) -> list[Any]:
+        """What there is to check under a filter, asked once per state; only the last one is kept."""
+        if state is None:
+            return ask()
+        with self.passed_lock:
+            if self._groups is None or self._groups[:2] != (state, filters):
+                self._groups = state, filters, ask()
+            return self._groups[2]
 
     def judged(self, key: Any, judge: Callable[[], Any]) -> Any:
         """A judgement, made once."""

@@ -1,4 +1,5 @@
--- One request for each history in the table `wanted_histories` (history, messages): the first that carried it.
+-- One request for each history in the table `wanted_histories` (history, messages): the first that carried it, of
+-- those that started from $first_ns to $last_ns (so that little of a big store is read).
 -- In the order of their conversations, so that each history mostly goes on with the one before.
 WITH carried AS (
     SELECT
@@ -8,7 +9,7 @@ WITH carried AS (
         ) AS nth
     FROM llm_request_rows AS q
     JOIN wanted_histories AS w ON w.history = hash(q.input_parts) AND w.messages = len(q.input_parts)
-    WHERE q.status <> 'error'
+    WHERE q.status <> 'error' AND q.start_ns BETWEEN $first_ns AND $last_ns
 )
 SELECT history, input_parts
 FROM carried
