@@ -58,6 +58,8 @@ def visit(monkeypatch) -> Iterator[Open]:
     def go(db: Path, **parameters: str) -> AppTest:
         monkeypatch.setenv("LOOPSCOPE_DB", str(db))
         app = AppTest.from_file(APP, default_timeout=60)
+        if "label" in parameters:  # of the filter bar, which stands on every page
+            app.query_params["label"] = parameters.pop("label")
         app.run()
         app.switch_page("app_pages/incidents.py")
         for name, value in parameters.items():
