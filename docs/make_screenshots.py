@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -22,10 +23,12 @@ from playwright.sync_api import Page, sync_playwright
 
 from loopscope.collector import Store, import_paths
 from loopscope.dashboard import serve
-from loopscope.guard import GuardPolicy
+from loopscope.dashboard._knobs_draft import link_value
+from loopscope.guard import GuardPolicy, ToolPolicy
 from loopscope.replay import analyse_requests, find_incidents
 from loopscope.sample_traces import files
 
+ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path(__file__).resolve().parent / "screenshots"
 SETTLED = """() => {
     const app = document.querySelector('[data-testid="stApp"]');
@@ -33,6 +36,9 @@ SETTLED = """() => {
         && document.querySelector('.st-key-sentence') && !document.querySelector('[data-stale="true"]')
         && document.fonts.status === 'loaded';
 }"""
+TUTORIAL = GuardPolicy(tools={"search_help_center": ToolPolicy(block_threshold=9)})
+"""What the README's tutorial ends with; the tests of the tutorial have the same."""
+
 TALLEST = 1650  # pixels; what lies below is cut off
 
 
@@ -49,6 +55,7 @@ def main() -> None:
             loops = find_incidents(con)
             refused = analyse_requests(con, GuardPolicy(), passed=False).requests
         cycle = next(one.key for one in loops if one.kind == "cycle")
+        run = loops[0].run_id  # with most calls for nothing
         # The one with two kinds of repair: a call and a result that stand twice.
         request = next(f"{one.trace_id}-{one.span_id}" for one in refused if len(one.repairs) == 2)
         lines: Queue[str] = Queue()
@@ -60,29 +67,61 @@ def main() -> None:
             said = lines.get(timeout=60)
             address = re.search(r"dashboard\s+(http://\S+)", said)
             assert address, said
-            take(chromium, address[1], cycle, request, set(sys.argv[1:]))
+            only = set(sys.argv[1:])
+            take(chromium, address[1], pages(cycle, loops[0].key, request, run), only)
+            take(chromium, address[1], {"tutorial-stopped": (stopped(db), "light")}, only)
         finally:
             stop.set()
             server.join()
 
 
-def take(chromium: str, base: str, cycle: str, request: str, only: set[str]) -> None:
-    """Photograph the pages; `cycle` is the key of an incident, `request` the place of a refused request."""
-    FOLDER.mkdir(exist_ok=True)
-    shots = {
-        "overview": ("", "light"),
-        "overview-dark": ("", "dark"),
-        "incidents": ("incidents", "light"),
-        "incident": (f"incidents?incident={cycle}", "light"),
-        "incident-dark": (f"incidents?incident={cycle}", "dark"),
-        "tuning": ("tuning?nudge=2&block=4", "light"),
-        "tuning-dark": ("tuning?nudge=2&block=4", "dark"),
-        "errors": ("errors", "light"),
-        "requests": ("requests", "light"),
-        "request": (f"requests?request={request}", "light"),
-        "request-dark": (f"requests?request={request}", "dark"),
-        "health": ("health", "light"),
+def pages(cycle: str, worst: str, request: str, run: str) -> dict[str, tuple[str, str]]:
+    """Where each picture is taken, and in which colours.
+
+    `cycle` and `worst` are keys of incidents, `request` the place of a refused request, `run` a run's id.
+    """
+    places = {
+        "overview": "",
+        "incidents": "incidents",
+        "incident": f"incidents?incident={cycle}",
+        "tuning": "tuning?nudge=2&block=4",
+        "errors": "errors",
+        "requests": "requests",
+        "request": f"requests?request={request}",
+        "traces": "traces?sort=Most+repeats",
+        "run": f"traces?run={run}",
+        "health": "health",
     }
+    both = {name: (place, "light") for name, place in places.items()}
+    both |= {f"{name}-dark": (place, "dark") for name, place in places.items()}
+    both["tutorial-incident"] = (f"incidents?incident={worst}", "light")
+    both["tutorial-tuning"] = (f"tuning?draft={link_value(TUTORIAL)}", "light")
+    return both
+
+
+def stopped(db: Path) -> str:
+    """Let the sample agent run under the tutorial's policy; the page of its run."""
+    policy = db.with_suffix(".policy.toml")
+    TUTORIAL.to_file(policy)
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "oncall_agent.py"),
+        "--db",
+        str(db),
+        "--policy",
+        str(policy),
+    ]
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+    with Store(db).lease() as con:
+        (run,) = con.execute(
+            "SELECT DISTINCT run_id FROM tool_calls WHERE service_name = 'oncall-example'"
+        ).fetchall()
+    return f"traces?run={run[0]}"
+
+
+def take(chromium: str, base: str, shots: dict[str, tuple[str, str]], only: set[str]) -> None:
+    """Photograph pages, those of `only` where it names any."""
+    FOLDER.mkdir(exist_ok=True)
     with sync_playwright() as engine:
         browser = engine.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
