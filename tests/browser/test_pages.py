@@ -17,8 +17,8 @@ expect = pytest.importorskip("playwright.sync_api", reason="playwright is not in
 expect.set_options(timeout=30_000)
 pytestmark = pytest.mark.browser
 
-PAGES = ("Overview", "Incidents", "Tuning", "Errors", "Requests", "Import & health")
-PATHS = ("", "incidents", "tuning", "errors", "requests", "health")
+PAGES = ("Overview", "Incidents", "Tuning", "Errors", "Requests", "Traces", "Import & health")
+PATHS = ("", "incidents", "tuning", "errors", "requests", "traces", "health")
 
 
 @pytest.fixture(scope="module")
