@@ -125,11 +125,22 @@ class Changes:
 
 
 @dataclass(slots=True)
+class _Rows:
+    """What traces were derived into."""
+
+    calls: dict[tuple[str, str, int], Row] = field(default_factory=dict)
+    requests: dict[tuple[str, str], Row] = field(default_factory=dict)
+    error: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
 class _Packed:
     """A decoded batch and its rows."""
 
     batch: Batch
     contents: Contents
+    ahead: dict[str, _Rows] = field(default_factory=dict)  # of traces that were derived when it was taken
     span_rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     log_rows: dict[int, Row] = field(default_factory=dict)
 
@@ -138,11 +149,17 @@ class Workbench:
     """Takes batches from a spool and turns them into changes.
 
     One batch is worked on while the next one is taken; older ones are forgotten.
+
+    Args:
+        ahead: derive when a batch is taken, which is while the one before it is written, and not when it is
+            known what the database has of its traces. In a backlog that is nothing for most traces.
     """
 
-    def __init__(self, spool: Spool, derive: Derive, decoders: Decoders) -> None:
+    def __init__(self, spool: Spool, derive: Derive, decoders: Decoders, *, ahead: bool = False) -> None:
         self._feed = Feed(spool, decoders)
         self._derive = derive
+        self._ahead = ahead
+        self._useful = True  # whether most that was derived ahead of the last batch could be used
         self._batches: dict[int, _Packed] = {}
         self._count = 0
 
@@ -162,6 +179,8 @@ class Workbench:
         except Exception as error:  # noqa: BLE001
             refused = named(error)
         units, sessions, homes = _connections(batch)
+        if self._ahead and refused is None:
+            self._derive_ahead(units.keys() | sessions.keys())
         return Outline(
             number=self._count,
             size=batch.size,
@@ -191,9 +210,32 @@ class Workbench:
             self._batches[number] = _pack(self._batches[number].batch, taken)
         packed = self._batches[number]
         try:
-            return _Builder(packed, plan, self._derive).build(stored)
+            builder = _Builder(packed, plan, self._derive)
+            changes = builder.build(stored)
+            if packed.ahead:
+                self._useful = 2 * builder.used_ahead >= len(packed.ahead)
+            return changes
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise Refused(named(error)) from error
+
+    def _derive_ahead(self, connected: set[str]) -> None:
+        """Derive the traces of the batch that was just taken, but for those that belong to a session."""
+        packed, before = self._batches[self._count], self._batches.get(self._count - 1)
+        known = set() if before is None else {trace_id for trace_id, _ in before.batch.spans}
+        spans: dict[str, list[SpanRecord]] = {}
+        logs: dict[str, list[LogRecord]] = {}
+        for span in packed.batch.spans.values():
+            if span.trace_id not in connected and span.trace_id not in known:
+                spans.setdefault(span.trace_id, []).append(span)
+        if not self._useful:  # the database knew most of the last ones: find out by one
+            spans = dict(list(spans.items())[:1])
+        for log in packed.batch.logs.values():
+            if log.trace_id in spans:
+                logs.setdefault(log.trace_id, []).append(log)
+        for trace_id, found in spans.items():
+            packed.ahead[trace_id] = _derived(
+                self._derive, packed.contents, found, logs.get(trace_id, []), set()
+            )
 
     def finish(self, names: set[str]) -> None:
         """These segments are out of the spool."""
@@ -240,6 +282,27 @@ def _pack(batch: Batch, taken: dict[int, int]) -> _Packed:
     return packed
 
 
+def _derived(
+    derive: Derive, contents: Contents, spans: list[SpanRecord], logs: list[LogRecord], known: set[str]
+) -> _Rows:
+    """Derive traces that belong together; `known` are MCP sessions that other traces name, too."""
+    spans.sort(key=lambda span: (span.start_ns, span.trace_id, span.span_id))
+    logs.sort(key=lambda log: (log.time_ns, log_key(log)))
+    started = time.perf_counter()
+    rows = _Rows()
+    try:
+        derived = derive(spans, logs, mcp_sessions=known) if known else derive(spans, logs)
+        for call in derived.tool_calls:
+            key = call.trace_id, call.span_id, call.position
+            rows.calls[key] = call_row(call, contents, FINGERPRINT_VERSION)
+        for request in derived.llm_requests:
+            rows.requests[request.trace_id, request.span_id] = request_row(request, contents)
+    except Exception as error:  # noqa: BLE001  the records are stored whatever the derivation makes of them
+        rows = _Rows(error=clean_text(named(error))[:500])
+    rows.seconds = time.perf_counter() - started
+    return rows
+
+
 class _Builder:
     """Makes the changes of one round."""
 
@@ -255,6 +318,8 @@ class _Builder:
         self._logs: dict[str, list[LogRecord]] = {}
         self._new_spans: Counter[str] = Counter()  # by trace
         self._new_logs: Counter[str] = Counter()
+        self._stored: set[str] = set()  # traces that the database has records of
+        self.used_ahead = 0  # traces that were derived when the batch was taken
 
     def build(self, stored: Stored) -> Changes:
         spans, old_spans, logs, old_logs = self._sort_out(stored)
@@ -281,6 +346,8 @@ class _Builder:
     ) -> tuple[list[Row], list[tuple[str, str, int]], list[Row], list[tuple[int, int]]]:
         """Which records of the batch go in, which of the database go out."""
         current_spans, current_logs = stored.records()
+        self._stored = {trace_id for trace_id, _ in current_spans}
+        self._stored |= {trace_of_log(log) or "" for log in current_logs.values()}
         packed = self._packed
         spans: list[Row] = []
         logs: list[Row] = []
@@ -319,26 +386,18 @@ class _Builder:
         states = {trace_id: self._state(trace_id) for trace_id in group}
         spans = [span for name in group for span in self._spans.get(name, ())]
         logs = [log for name in group for log in self._logs.get(name, ())]
-        spans.sort(key=lambda span: (span.start_ns, span.trace_id, span.span_id))
-        logs.sort(key=lambda log: (log.time_ns, log_key(log)))
         shared = self._plan.known_mcp_sessions
         known = {name for state in states.values() for name in state.mcp_sessions or ()} & shared
-        started = time.perf_counter()
-        calls: dict[tuple[str, str, int], Row] = {}
-        requests: dict[tuple[str, str], Row] = {}
-        contents = self._packed.contents
-        try:
-            derived = self._derive(spans, logs, mcp_sessions=known) if known else self._derive(spans, logs)
-            for call in derived.tool_calls:
-                key = call.trace_id, call.span_id, call.position
-                calls[key] = call_row(call, contents, FINGERPRINT_VERSION)
-            for request in derived.llm_requests:
-                requests[request.trace_id, request.span_id] = request_row(request, contents)
-        except Exception as error:  # noqa: BLE001  the records are stored whatever the derivation makes of them
-            calls, requests = {}, {}
-            for state in states.values():
-                state.derive_error = clean_text(named(error))[:500]
-        self._seconds.update(dict.fromkeys(group, time.perf_counter() - started))
+        ahead = self._packed.ahead.get(group[0]) if len(group) == 1 and not known else None
+        if ahead is None or group[0] in self._stored:
+            rows = _derived(self._derive, self._packed.contents, spans, logs, known)
+        else:
+            rows = ahead
+            self.used_ahead += 1
+        calls, requests = rows.calls, rows.requests
+        for state in states.values():
+            state.derive_error = rows.error
+        self._seconds.update(dict.fromkeys(group, rows.seconds))
         self._calls += calls.values()
         self._requests += requests.values()
         times: dict[str, list[int]] = {}

@@ -178,7 +178,7 @@ def main(descriptor: int, db_path: str) -> None:
     connection = Connection(descriptor)
     spool = Spool(db_path)
     decoders = Decoders(decode_traces, decode_logs)
-    bench = Workbench(spool, derive_trace, decoders)
+    bench = Workbench(spool, derive_trace, decoders, ahead=True)
     while True:
         try:
             number, method, arguments = _heard(connection)
@@ -186,7 +186,7 @@ def main(descriptor: int, db_path: str) -> None:
             return
         try:
             if method == "reset":
-                bench = Workbench(spool, derive_trace, decoders)
+                bench = Workbench(spool, derive_trace, decoders, ahead=True)
                 answer = (number, True, None)
             else:
                 answer = (number, True, getattr(bench, method)(*arguments))

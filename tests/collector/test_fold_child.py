@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,9 +15,22 @@ import duckdb
 import pytest
 from store_tools import copy_spool, count, dump, put_segment, span_id, spans_payload
 
-from loopscope.collector import Folder, Spool, Store, _fold, _folder, fold
-from loopscope.collector._build import Limits
+from loopscope.collector import (
+    Folder,
+    Spool,
+    Store,
+    _fold,
+    _folder,
+    decode_logs,
+    decode_traces,
+    derive_trace,
+    fold,
+)
+from loopscope.collector._batch import Decoders
+from loopscope.collector._build import Limits, Plan
 from loopscope.collector._child import ChildBench
+from loopscope.collector._fold import Pace
+from loopscope.collector._stored import TraceState, load
 from loopscope.guard import StoreError
 
 
@@ -62,6 +76,64 @@ def test_the_tables_are_the_same_as_without_a_child(store, server, tmp_path):
     assert dump(store) == dump(plain)
     assert Spool(store.path).quarantined() == Spool(plain.path).quarantined()
     assert expected.quarantined == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_derived_ahead_makes_the_same_tables(store, tmp_path, seed):
+    """Traces that end in their batch, go on in later ones, come again corrected, or share a session."""
+    chance = random.Random(seed)
+    source = Spool(tmp_path / "source.duckdb")
+    for n in range(30):
+        trace = chance.choice([n + 1, n + 1, chance.randrange(1, 31)])
+        session = {"gen_ai.conversation.id": f"c{n % 2}"} if trace % 5 == 0 else {}
+        spans = [
+            tool(
+                chance.randrange(1, 12), trace=trace, **{"gen_ai.tool.call.result": f"r{n}" * 200}, **session
+            )
+            for _ in range(3)
+        ]
+        payloads = [("traces", spans_payload(span)) for span in spans]
+        put_segment(source, payloads, received_ns=n + 1, name=f"{n:03d}-h-1")
+    plain = Store(tmp_path / "plain.duckdb")
+    derived = {"plain": 0, "ahead": 0}
+    results = []
+    for name, target in (("plain", plain), ("ahead", store)):
+
+        def derive(spans, logs, *, name=name, **options):
+            derived[name] += 1
+            return derive_trace(spans, logs, **options)
+
+        copy_spool(source, Spool(target.path))
+        spool = Spool(target.path)
+        bench = _fold.LocalBench(spool, derive, Decoders(decode_traces, decode_logs), ahead=name == "ahead")
+        options = {"limits": Limits(1 << 20, 9), "pace": Pace(), "settle": True, "stop": lambda: False}
+        results.append(_fold.fold_with(bench, target, spool, **options))
+    assert results[0] == results[1]
+    assert dump(store) == dump(plain)
+    assert derived["ahead"] >= derived["plain"]
+
+
+def test_what_was_derived_ahead_is_not_derived_again(store):
+    spool = Spool(store.path)
+    for n in range(12):
+        spool.write([("traces", spans_payload(tool(1, trace=n + 1), tool(2, trace=n + 1)))])
+    when = []
+    bench = _fold.LocalBench(
+        spool,
+        lambda spans, logs: (when.append(len(spans)), derive_trace(spans, logs))[1],
+        Decoders(decode_traces, decode_logs),
+        ahead=True,
+    )
+    for batch in range(3):
+        bench.ask(Limits(1 << 20, 8))
+        outline = bench.taken()
+        assert when == [2] * 4 * (batch + 1)
+        groups = [[trace_id] for trace_id in sorted(outline.touched())]
+        plan = Plan(whole=[TraceState(name) for (name,) in groups], groups=groups)
+        with store.lease() as con:
+            changes = bench.build(outline.number, plan, load(con, [], [], []), {})
+        assert when == [2] * 4 * (batch + 1)
+        assert changes.calls.num_rows == 8
 
 
 def test_one_child_serves_many_folds(store, server):
