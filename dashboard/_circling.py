@@ -34,9 +34,10 @@ def said(found: Circling, now_ns: int) -> str:
         runs = count(found.just_ended, "run")
         return f"Nothing is looping now; {runs} ended in a loop in the last 10 minutes."
     worst = found.now[0].incident
+    so_far = duration(max(0, now_ns - worst.first_ns))
     text = (
         f"Looping now: {_incident_table.who(worst)}, {count(worst.calls, 'call')} since "
-        f"{clock(worst.first_ns)} ({duration(max(0, now_ns - worst.first_ns))}), {_price(found.now[0])} so far"
+        f"{clock(worst.first_ns)} ({so_far}), {_price(found.now[0])} so far"
     )
     more = found.going_on - 1
     return f"{text}; {count(more, 'more run')}." if more else f"{text}."

@@ -234,7 +234,7 @@ def writers(waiting: Iterable[Path]) -> list[Writer]:
     found: dict[str, list[tuple[int, int]]] = {}
     for path in waiting:
         moment, _, rest = path.name.partition("-")
-        host, number = (rest.rsplit("-", 3) + ["", ""])[:2]
+        host, number, *_ = [*rest.rsplit("-", 3), "", ""]
         try:
             bytes_ = path.stat().st_size
         except OSError:  # folded meanwhile

@@ -7,7 +7,8 @@ __all__ = ["AUDIT"]
 # Texts with their contrast against the nearest grounds below them, those under 4.5:1 (3:1 where large).
 AUDIT = """() => {
     // Icons are no texts; numbers of a slider stand above its handle and not on it.
-    const SKIP = 'canvas, [disabled], [aria-disabled="true"], [data-testid="stIconMaterial"], [data-testid="stSlider"], .katex';
+    const SKIP = 'canvas, [disabled], [aria-disabled="true"], [data-testid="stIconMaterial"], '
+        + '[data-testid="stSlider"]';
     const parse = text => {
         const found = text.match(/rgba?\\(([^)]+)\\)/);
         if (!found) return null;
@@ -16,7 +17,8 @@ AUDIT = """() => {
     };
     const over = (top, low) => [0, 1, 2].map(i => top[i] * top[3] + low[i] * (1 - top[3])).concat(1);
     const light = c => {
-        const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        const [r, g, b] = c.slice(0, 3)
+            .map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const ratio = (a, b) => {
@@ -30,7 +32,8 @@ AUDIT = """() => {
             if (colour && colour[3] > 0) { layers.push(colour); if (colour[3] === 1) break; }
         }
         const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-        return layers.reverse().reduce((low, top) => over(top, low), dark ? [19, 22, 27, 1] : [255, 255, 255, 1]);
+        const page = dark ? [19, 22, 27, 1] : [255, 255, 255, 1];
+        return layers.reverse().reduce((low, top) => over(top, low), page);
     };
     const bad = {};
     for (const node of document.querySelectorAll('[data-testid="stApp"] *')) {
@@ -47,7 +50,8 @@ AUDIT = """() => {
         if (faded < 0.05) continue;
         colour = [colour[0], colour[1], colour[2], colour[3] * faded];
         const low = ground(svg ? node.closest('div') : node);
-        const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.6 && style.fontWeight >= 700);
+        const size = parseFloat(style.fontSize);
+        const large = size >= 24 || (size >= 18.6 && style.fontWeight >= 700);
         const got = ratio(over(colour, low), low);
         if (got < (large ? 3 : 4.5)) {
             const where = node.closest('[data-testid]')?.getAttribute('data-testid');

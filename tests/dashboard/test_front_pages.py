@@ -124,7 +124,7 @@ def test_a_run_whose_span_is_open_loops_now_for_an_hour_of_silence_at_most(tmp_p
             }
             tracer.start_span("execute_tool search", attributes=attributes).end()
     assert processor.force_flush()
-    Folder(Store(db), role="test").try_fold()
+    Folder(Store(db), role="cli").try_fold()
     with Store(db).lease() as con:
         (incident,) = find_incidents(con)
         found = circling(con, GuardPolicy(), now_ns=incident.last_ns + 1_800 * SECOND)
