@@ -137,6 +137,6 @@ def _accept(one: Suggestion, saved: _policy.Saved) -> None:
         st.session_state["_pushed"] = plain(error, 240)
         st.toast("This does not go together with the draft.", icon=":material/error:")
     else:
-        st.session_state["_accepted"] = one.title
-    st.session_state.pop(_ASKED, None)
+        if st.session_state.get(_ASKED) is not None:  # what was looked for on demand stays in sight
+            st.toast("In the draft. Look again to see what is left to do.", icon=":material/check:")
     st.session_state["_draft_moved"] = True

@@ -13,7 +13,7 @@ from test_pages import figures, samples_db, texts, visit, well
 
 from loopscope.collector import Store
 from loopscope.dashboard import _charts, _knobs_draft, _knobs_shelf, _tuning_charts
-from loopscope.guard import GuardPolicy, LoopscopeError, OutcomeRule, PolicyError, ToolPolicy
+from loopscope.guard import GuardPolicy, LoopscopeError, Outcome, OutcomeRule, PolicyError, ToolPolicy
 from loopscope.replay import (
     Split,
     find_incidents,
@@ -138,7 +138,8 @@ policies = some.builds(
         some.builds(ToolPolicy, resets=some.booleans(), exempt=some.booleans()),
         max_size=3,
     ),
-    outcome_rules=some.just(()) | some.just((OutcomeRule(outcome="success", tool="grep", text_pattern="x"),)),
+    outcome_rules=some.just(())
+    | some.just((OutcomeRule(outcome=Outcome.SUCCESS, tool="grep", text_pattern="x"),)),
 )
 
 
@@ -180,7 +181,7 @@ def test_cost_is_what_impact_says(samples_db, visit):
     shown = figures(visit(samples_db, "tuning"))
     assert not spared.cost_whole
     assert shown["Money spared"] == f"at least ${spared.cost:.2f}"
-    assert shown["Tokens spared"] == f"{spared.input_tokens + spared.output_tokens:,}"
+    assert shown["Tokens spared"] == f"{(spared.input_tokens or 0) + (spared.output_tokens or 0):,}"
 
 
 def test_labels_give_caught_and_missed_and_bands(own_db, visit):
@@ -255,7 +256,7 @@ def test_the_map_of_the_trade_shows_both_numbers(samples_db):
     with Store(samples_db).lease() as con:
         rows = sweep(con, GuardPolicy(), range(2, 5), range(3, 7))
     figure = _charts.threshold_map(rows, "trade", "", (3, 5), (3, 5))
-    shown = {(one.x, one.y): one.text for one in figure.layout.annotations}
+    shown = {(one["x"], one["y"]): one["text"] for one in figure.to_dict()["layout"]["annotations"]}
     for row in rows:
         assert shown[row.nudge, row.block] == f"{row.totals.calls_avoidable}<br>{row.totals.calls_lost}"
 
