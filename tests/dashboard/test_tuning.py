@@ -269,16 +269,16 @@ def test_bands_are_the_intervals_of_the_scores(own_db):
     with store.lease() as con:
         scores = score_thresholds(con, GuardPolicy(), blocks=range(2, 6), nudges=())
     figure = _tuning_charts.score_bands(scores, "block", Split.ALL, 3, None)
-    band = figure.data[2]  # of recall
+    band = figure.to_dict()["data"][2]  # of recall
     ratios = [row.block[Split.ALL].recall for row in scores.rows]
-    assert list(band.y) == [*(one.high for one in ratios), *(one.low for one in reversed(ratios))]
+    assert list(band["y"]) == [*(one.high for one in ratios), *(one.low for one in reversed(ratios))]
 
 
 def test_where_runs_leave_counts_every_run_once(samples_db):
     with Store(samples_db).lease() as con:
         found = impact(con, GuardPolicy(), examples=0).divergence
     for by in ("share", "number"):
-        assert sum(_tuning_charts.divergence_bars(found, by).data[0].y) == found.runs > 0
+        assert sum(_tuning_charts.divergence_bars(found, by).to_dict()["data"][0]["y"]) == found.runs > 0
 
 
 def test_what_differs_in_thresholds_alone_is_no_other_rest():
