@@ -9,7 +9,7 @@ from typing import Any
 from ._attributes import as_text, first_text, load, utf8
 from ._tree import Node
 from .dialects import Kind
-from .dialects._names import RUN_ID
+from .dialects._names import RUN_ID, RUN_PARENT
 from .dialects.mcp import REQUEST_ID, SESSION
 from .dialects.openinference import METADATA, agent_in_metadata, agent_name
 
@@ -39,9 +39,11 @@ def assign_scopes(nodes: Sequence[Node], tool_name: Any) -> None:
             node.conversation = first_text(attributes, shape.conversation)
         if RUN_ID in shape.names:
             node.run = as_text(attributes[RUN_ID])
+            node.run_parent = as_text(attributes.get(RUN_PARENT))
         if parent is not None:
             node.conversation = node.conversation or parent.conversation
-            node.run = node.run or parent.run
+            if node.run is None:
+                node.run, node.run_parent = parent.run, parent.run_parent
             node.agent = parent.agent
             node.agent_name = parent.agent_name
         if METADATA in shape.names:
@@ -105,7 +107,7 @@ class Runs:
         """The run of a call or request; `mcp_session` is the session its MCP request went over."""
         session = node.conversation or self._conversation
         if node.run is not None:
-            return Run(node.run, "transcript", None, session)
+            return Run(node.run, "transcript", node.run_parent, session)
         agent = node.agent
         if agent is not None:
             key = (agent.span.span_id, session)

@@ -33,6 +33,7 @@ class Node:
         "outer_agent",
         "parent",
         "run",
+        "run_parent",
         "shape",
         "span",
         "tool",
@@ -56,6 +57,7 @@ class Node:
         self.name = ""  # of the tool, for tool spans
         self.conversation: str | None = None
         self.run: str | None = None  # `loopscope.run.id`
+        self.run_parent: str | None = None  # `loopscope.run.parent` beside it
 
 
 def build_forest(spans: Iterable[SpanRecord]) -> list[Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ._names import COMPARED_HASH, ERROR_TYPE, HTTP_STATUS, OUR_DIALECT, OUTCOME_FAILED, RUN_ID
+from ._names import COMPARED_HASH, ERROR_TYPE, HTTP_STATUS, OUR_DIALECT, OUTCOME_FAILED, RUN_ID, RUN_PARENT
 from ._tables import DIALECTS, MARKS, Keys
 from .cli_agents import COMMAND
 from .mcp import SESSION
@@ -115,6 +115,7 @@ _NAMES = frozenset(
         METADATA,
         OUR_DIALECT,
         RUN_ID,
+        RUN_PARENT,
         SESSION,
         SPAN_TYPE,
         TOOL_PARAMETERS,

@@ -94,6 +94,7 @@ class ByteSource:
     """
 
     def __init__(self, path: Path, on_progress: Callable[[int], None] | None = None) -> None:
+        self.path = path
         self._on_progress = on_progress
         self._given = 0
         try:

@@ -279,7 +279,7 @@ def _parts(source: ByteSource, format: str, report: FileReport, skipped: SkipLis
     lines = tell_lines(source.peek, session_format(format))
     if lines is not None and (format == "auto" or lines is session_format(format)):
         report.format = lines.name
-        yield from lines.of_lines(source.read, skipped)
+        yield from lines.of_lines(source.read, skipped, source.path)
         return
     if format == "otlp-proto" or (format == "auto" and container == "binary"):
         for part in proto_parts(source.read, skipped):

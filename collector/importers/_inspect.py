@@ -166,7 +166,9 @@ class _Sample:
         self._threads[event["id"]] = thread
         span = self._span(thread, f"invoke_agent {thread.name}", self._now, None)
         span.span_id, span.parent_id = thread.span_id, outer.span_id
+        parent = outer.run or self._run
         span.attributes |= {"gen_ai.operation.name": "invoke_agent", "loopscope.run.id": thread.run}
+        span.attributes["loopscope.run.parent"] = parent
         ends = (e for e in self._events if e.get("event") == "span_end" and e.get("id") == event["id"])
         span.end_ns = time_of(next(ends, {}).get("timestamp"))
         return span

@@ -259,7 +259,9 @@ def test_a_subagent_in_the_same_file_is_a_run_of_its_own():
     assert len(found.roots()) == 2
     agents = {call.tool_name: call.agent_name for call in found.calls}
     assert agents == {"Task": "claude-code", "Glob": "counter"}
-    assert len({call.run_id for call in found.calls}) == 2
+    task, glob = sorted(found.calls, key=lambda call: call.tool_name, reverse=True)
+    assert glob.run_id != task.run_id
+    assert (glob.parent_run_id, task.parent_run_id) == (task.run_id, None)
     assert {call.session_id for call in found.calls} == {"s-1"}
     assert ["user: How many files?", "assistant: ->toolu_1", "tool: <-toolu_1"] in found.histories()
     assert ["user: Count the files.", "assistant: ->toolu_s1", "tool: <-toolu_s1"] in found.histories()
@@ -285,8 +287,57 @@ def test_a_folder_of_projects_with_subagents_in_files_of_their_own(tmp_path: Pat
     assert empty.skipped == [("the whole file", "no request to a model in it")]
     assert [Path(skip.where).name for skip in report.skipped] == ["settings.json"]
     with Store(db).lease() as con:
-        rows = con.execute("SELECT DISTINCT agent_name, session_id FROM tool_calls ORDER BY 1").fetchall()
-    assert rows == [("claude-code", "s-1"), ("subagent", "s-1")]
+        rows = con.execute(
+            "SELECT DISTINCT agent_name, session_id, run_id, parent_run_id FROM tool_calls ORDER BY 1"
+        ).fetchall()
+    assert [row[:2] for row in rows] == [("claude-code", "s-1"), ("subagent", "s-1")]
+    (_, _, outer, nobody), (_, _, inner, parent) = rows
+    assert (parent, nobody) == (outer, None)
+    assert inner != outer
+
+
+@pytest.mark.parametrize(
+    ("place", "session", "told"),
+    [
+        ("s-1/subagents", "s-1", True),
+        (".", "s-1", True),  # where they lay before 2.0.64
+        ("s-2/subagents", "s-1", False),  # another session's
+        ("s-1/subagents", "s-2", False),  # the file says that it is another session
+    ],
+)
+def test_the_run_that_began_a_subagent_is_told_by_the_files_around_it(tmp_path, place, session, told):
+    main = small()
+    for entry in main.entries:
+        entry["sessionId"] = session
+    write(tmp_path / "s-1.jsonl", main.entries)
+    folder = tmp_path / place
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "agent-a1b2.jsonl"
+    write(path, subagent({"agentId": "a1b2"}).entries)
+    db = tmp_path / "t.duckdb"
+    import_paths(db, [path])  # alone, and before the session
+    import_paths(db, [tmp_path / "s-1.jsonl"])
+    with Store(db).lease() as con:
+        ((parent, is_there),) = con.execute(
+            "SELECT parent_run_id, parent_run_id IN (SELECT run_id FROM tool_calls WHERE tool_name = 'Bash')"
+            " FROM tool_calls WHERE tool_name = 'Glob'"
+        ).fetchall()
+    assert (parent is not None) is told
+    assert is_there is (True if told else None)
+
+
+@pytest.mark.parametrize("session", ["../s-1", "s-1/../s-1", "", "x" * 101, "s-1\0"])
+def test_a_session_id_is_never_taken_for_a_path(tmp_path, session):
+    write(tmp_path / "s-1.jsonl", small().entries)
+    entries = subagent({"agentId": "a1b2"}).entries
+    for entry in entries:
+        entry["sessionId"] = session
+    path = tmp_path / "agent-a1b2.jsonl"
+    write(path, entries)
+    db = tmp_path / "t.duckdb"
+    import_paths(db, [path])
+    with Store(db).lease() as con:
+        assert con.execute("SELECT DISTINCT parent_run_id FROM tool_calls").fetchall() == [(None,)]
 
 
 def test_entries_whose_parent_is_not_in_the_file_have_a_history_in_part():

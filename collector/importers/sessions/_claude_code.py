@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from .._clock import parse_time
@@ -25,9 +27,9 @@ from ._blocks import (
     total,
 )
 from ._history import Contents, Node, Nodes
-from ._lines import Entry
+from ._lines import Entry, parse_line
 from ._model import Call, Sink, Turn, Usage, digest
-from ._run import SessionRun
+from ._run import SessionRun, run_id_of, volume_id
 
 __all__ = ["ClaudeCode", "matches"]
 
@@ -50,6 +52,10 @@ _REFUSED = (
 )
 _INTERRUPTED = "[Request interrupted by user"
 _REMEMBERED = 100_000
+_MOST_BEGUN = 2_000
+_SAYING = ("user", "assistant", "system")  # entries that can begin a run
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_HEAD = 1 << 20  # bytes in which the first entry of a session's file is looked for
 
 
 def matches(entry: dict[str, Any]) -> bool:
@@ -77,8 +83,15 @@ class ClaudeCode:
         self._turns: OrderedDict[tuple[str, str, str], Turn] = OrderedDict()
         self._ordinals: dict[str, int] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._agents: OrderedDict[str, str] = OrderedDict()  # prompt of a sub-agent: its type
+        # By the prompt of a sub-agent and by the id of the call: its type, and the run that began it.
+        self._begun: OrderedDict[str, tuple[str | None, SessionRun]] = OrderedDict()
+        self._path: Path | None = None
+        self._outside: dict[str, str | None] = {}  # by session that is another file: its run
         self.known = 0
+
+    def lies_at(self, path: Path) -> None:
+        """Where the file lies: that of its session is looked for around it."""
+        self._path = path
 
     def feed(self, line: Entry) -> None:
         entry = line.value
@@ -147,33 +160,56 @@ class ClaudeCode:
     def _run(self, entry: dict[str, Any], aside: bool) -> SessionRun | None:
         """The run of an entry whose parent is not known."""
         session = text_of(entry.get("sessionId")) or text_of(entry.get("session_id")) or ""
-        first = text_of(entry.get("uuid")) or digest(entry.get("timestamp"), entry.get("message"))
+        first = _first_id(entry)
         agent = text_of(entry.get("agentId")) or text_of(entry.get("parent_tool_use_id"))
         key = f"{session}\n{agent or first}" if aside else session
         run = self._runs.get(key)
         if run is None:
-            if entry["type"] not in ("user", "assistant", "system"):
+            if entry["type"] not in _SAYING:
                 return None  # nothing has been said yet
+            kind, parent = self._beginning(entry, session) if aside else (None, None)
             run = SessionRun(
                 self._sink,
                 NAME,
-                f"{agent or ''}\n{first}",
+                _key(agent, first),
                 begun=parse_time(entry.get("timestamp")),
                 session_id=session or None,
-                agent=self._agent_name(entry) if aside else None,
+                agent=(kind or "subagent") if aside else None,
                 name=tuple(part for part in (session, agent if aside else None) if part),
                 contents=self._contents,
             )
             run.provider = "anthropic"
+            run.parent = parent
             if aside and agent:
                 run.fact("agent_id", agent)
             self._runs[key] = run
         return run
 
-    def _agent_name(self, entry: dict[str, Any]) -> str:
+    def _beginning(self, entry: dict[str, Any], session: str) -> tuple[str | None, str | None]:
+        """The type of a sub-agent whose first entry this is, and the id of the run that began it."""
         content = inner(entry, "message").get("content")
         prompt = items_text(content) if kind_of(entry) == "user" else None
-        return self._agents.get(prompt or "", "subagent")
+        for key in (text_of(entry.get("parent_tool_use_id")), prompt):
+            if key and (found := self._begun.get(key)) is not None:
+                return found[0], found[1].run_id
+        if (run := self._runs.get(session)) is not None:
+            return None, run.run_id
+        if session not in self._outside:
+            self._outside[session] = self._run_outside(session)
+        return None, self._outside[session]
+
+    def _run_outside(self, session: str) -> str | None:
+        """The run of a session whose file lies where Claude Code puts it, as seen from a sub-agent's."""
+        if self._path is None or not _SESSION_ID.fullmatch(session):
+            return None
+        above = self._path.absolute().parents
+        places = [above[0]]
+        if len(above) > 2 and above[1].name == session:  # <session>/subagents/agent-….jsonl
+            places.append(above[2])
+        for place in places:
+            with suppress(OSError), (place / f"{session}.jsonl").open("rb") as file:
+                return _first_run(file.read(_HEAD).split(b"\n"), session)
+        return None
 
     def _facts(self, run: SessionRun, entry: dict[str, Any]) -> None:
         for name, key in (("cwd", "cwd"), ("version", "version"), ("git_branch", "gitBranch")):
@@ -249,10 +285,11 @@ class ClaudeCode:
             run.call(turn, key, call_id, name, arguments_text(arguments))
             if name in _SUBAGENT_TOOLS and isinstance(arguments, dict):
                 prompt, kind = text_of(arguments.get("prompt")), text_of(arguments.get("subagent_type"))
-                if prompt and kind:
-                    self._agents[prompt] = kind
-                    if len(self._agents) > 1000:
-                        self._agents.popitem(last=False)
+                for begun in (prompt, call_id):
+                    if begun:
+                        self._begun[begun] = kind, run
+                while len(self._begun) > _MOST_BEGUN:
+                    self._begun.popitem(last=False)
 
     def _user(self, entry: dict[str, Any], node: Node, line: Entry) -> Node:
         run, message = node.run, inner(entry, "message")
@@ -312,6 +349,28 @@ class ClaudeCode:
             return node
         parts = anthropic_parts(attachment.get("prompt"))
         return node.run.say(node, "user", parts) if parts else node
+
+
+def _key(agent: str | None, first: str) -> str:
+    """What makes a run this one: the agent's id, and the first thing that is said in it."""
+    return f"{agent or ''}\n{first}"
+
+
+def _first_id(entry: dict[str, Any]) -> str:
+    return text_of(entry.get("uuid")) or digest(entry.get("timestamp"), entry.get("message"))
+
+
+def _first_run(lines: list[bytes], session: str) -> str | None:
+    """The id of the run that a session's file begins with; None if that cannot be told."""
+    for raw in lines:
+        entry = parse_line(raw)
+        if not isinstance(entry, dict) or kind_of(entry) not in _SAYING or entry.get("isSidechain"):
+            continue
+        if not matches(entry) or text_of(entry.get("sessionId")) != session:
+            return None  # it is not what its name says
+        first = volume_id(NAME, _key(text_of(entry.get("agentId")), _first_id(entry)))
+        return run_id_of(NAME, (session,), first)
+    return None
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:

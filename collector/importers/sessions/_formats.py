@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from .._otlp import Part
@@ -42,10 +43,15 @@ class SessionFormat:
     matches_file: Callable[[Any], bool]  # the first value of a file that is not JSON lines
     reader: Callable[[Sink, SkipList], _Reader]
 
-    def of_lines(self, read: Callable[[int], bytes], skipped: SkipList) -> Iterator[Part]:
-        """The requests of a file in JSON lines. A bad line is left out; if all are, FormatError."""
+    def of_lines(
+        self, read: Callable[[int], bytes], skipped: SkipList, path: Path | None = None
+    ) -> Iterator[Part]:
+        """The requests of a file in JSON lines. A bad line is left out; if all are, FormatError.
+
+        `path`: where the file lies, for formats that spread a session over several.
+        """
         lines = Lines(read, skipped)
-        yield from self._parts(lines, skipped)
+        yield from self._parts(lines, skipped, path)
         if not lines.good and lines.bad:
             raise FormatError(f"none of its {lines.bad:,} lines can be read", hint="copy or export it again")
 
@@ -53,9 +59,11 @@ class SessionFormat:
         """The requests of a file of JSON values in any arrangement."""
         yield from self._parts(values, skipped)
 
-    def _parts(self, entries: Iterable[Entry], skipped: SkipList) -> Iterator[Part]:
+    def _parts(self, entries: Iterable[Entry], skipped: SkipList, path: Path | None = None) -> Iterator[Part]:
         sink = Sink()
         reader = self.reader(sink, skipped)
+        if path is not None and isinstance(reader, _claude_code.ClaudeCode):
+            reader.lies_at(path)
         seen = 0
         for entry in entries:
             seen += 1

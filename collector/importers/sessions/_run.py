@@ -23,7 +23,7 @@ from .._transcript import set_attribute
 from ._history import Before, Contents, Node, Text, before, everything
 from ._model import Call, Sink, Turn, dumps
 
-__all__ = ["SessionRun"]
+__all__ = ["SessionRun", "run_id_of", "volume_id"]
 
 _PART_BYTES = 256 << 10
 # A session of more than this is written as several traces of one run: a trace is derived in one go.
@@ -33,6 +33,17 @@ _WHOLE_HISTORY = 4 << 20  # characters; there is no larger context
 _OPEN_TURNS = 4  # lines of one answer may come between those of the next
 _OPEN_CALLS = 10_000
 _LONGEST_FACT = 1000
+
+
+def volume_id(dialect: str, key: str, volume: int = 0) -> bytes:
+    """The id of a trace of a run, the first one by default."""
+    text = f"{dialect}\n{key}" + (f"\n{volume}" if volume else "")
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def run_id_of(dialect: str, names: tuple[str, ...], first_id: bytes) -> str:
+    """The id of a run, from what it is called and its first trace."""
+    return printable("/".join([dialect, *(part[:80] for part in names), first_id.hex()[:16]]))
 
 
 class SessionRun:
@@ -64,6 +75,7 @@ class SessionRun:
         self.model: str | None = None
         self.facts: dict[str, str | int | float | bool] = {}
         self.failure: str | None = None
+        self.parent: str | None = None  # id of the run that started this one
         self._name = name
         self._sink = sink
         self._contents = contents or Contents()
@@ -78,6 +90,11 @@ class SessionRun:
         self._new_request()
 
     # -- what the file says ---------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """As calls and requests have it."""
+        return run_id_of(self.dialect, self._name, self._first_id)
 
     def start(self) -> Node:
         """The point before anything is said."""
@@ -261,8 +278,7 @@ class SessionRun:
         self._trace_turns = self._trace_bytes = 0
 
     def _volume_id(self) -> bytes:
-        text = f"{self.dialect}\n{self._key}" + (f"\n{self._volume}" if self._volume else "")
-        return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+        return volume_id(self.dialect, self._key, self._volume)
 
     def _describe(self, span: Span) -> None:
         if self.model:
@@ -329,8 +345,9 @@ class SessionRun:
         root.end_time_unix_nano = self._clock.tick()
         set_attribute(root, "gen_ai.operation.name", "invoke_agent")
         set_attribute(root, "gen_ai.agent.name", self.agent)
-        names = [self.dialect, *(part[:80] for part in self._name), self._first_id.hex()[:16]]
-        set_attribute(root, "loopscope.run.id", printable("/".join(names)))
+        set_attribute(root, "loopscope.run.id", self.run_id)
+        if self.parent is not None:
+            set_attribute(root, "loopscope.run.parent", self.parent)
         if self.session_id is not None:
             set_attribute(root, "gen_ai.conversation.id", self.session_id[:200])
         for key, value in self.facts.items():
