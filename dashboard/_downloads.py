@@ -34,11 +34,11 @@ def _cell(value: Any) -> str:
 
 
 def pair(name: str, rows: pd.DataFrame, data: Any) -> None:
-    """Two buttons: the table as CSV and the data as JSON. The files are made when a button is clicked."""
+    """Two buttons: the table as CSV and the data as JSON, both bounded by what the page itself shows."""
     with st.container(horizontal=True, gap="small", key=f"{name}_downloads"):
         st.download_button(
             "CSV",
-            data=lambda: csv_of(rows).encode("utf-8"),
+            data=csv_of(rows).encode("utf-8"),
             file_name=f"loopscope-{name}.csv",
             mime="text/csv",
             icon=":material/download:",
@@ -48,7 +48,7 @@ def pair(name: str, rows: pd.DataFrame, data: Any) -> None:
         )
         st.download_button(
             "JSON",
-            data=lambda: json.dumps(data, ensure_ascii=False, indent=1, default=str).encode("utf-8"),
+            data=json.dumps(data, ensure_ascii=False, indent=1, default=str).encode("utf-8"),
             file_name=f"loopscope-{name}.json",
             mime="application/json",
             icon=":material/download:",

@@ -59,7 +59,9 @@ def test_its_figures_are_those_of_the_samples(tmp_path):
     assert f"{worst.calls} times and learned nothing new from {worst.repeated_calls} of them" in SAID
     assert worst.sample_result is not None
     assert json.loads(worst.sample_result)["reason"] == "ImagePullBackOff"
-    assert f"{worst.input_tokens:,} tokens later" in SAID
+    assert worst.input_tokens is not None
+    assert worst.output_tokens is not None
+    assert f"{worst.input_tokens + worst.output_tokens:,} tokens later" in SAID
     assert (
         f"{before.runs_blocked} of {before.runs} runs ended, {before.calls_avoidable} needless calls spared, "
         f"and {before.calls_lost} useful call lost" in SAID
