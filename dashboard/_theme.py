@@ -166,7 +166,8 @@ def configure() -> None:
 _STYLE = """<style>
 .st-key-sentence [data-testid="stText"] { font-size: 1.2rem; line-height: 1.45; text-wrap: pretty; }
 .js-plotly-plot .annotation-text, .js-plotly-plot .xtick text, .js-plotly-plot .ytick text,
-.js-plotly-plot .xtitle, .js-plotly-plot .ytitle, .js-plotly-plot .legendtext {
+.js-plotly-plot .xtitle, .js-plotly-plot .ytitle, .js-plotly-plot .legendtext,
+.js-plotly-plot .bartext-outside {
   fill: currentColor !important; }
 [data-testid="stCaptionContainer"] { opacity: 0.78 !important; }
 [data-testid="stCode"] .token:is(.comment, .punctuation, .operator) { color: light-dark(#4E5866, #A9B0BD); }
