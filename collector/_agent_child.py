@@ -111,6 +111,9 @@ def fold_here(folder: Any, *, settle: bool) -> tuple[bool, str | None]:
 
 def main(db_path: str, deadline: float, *, settle: bool) -> None:
     """The child: fold until `deadline` (of the clock that all processes share) and say what came of it."""
+    from ._no_pandas import leave_out_pandas
+
+    leave_out_pandas()
     from ._folder import Folder
     from ._store import Store
 

@@ -42,6 +42,7 @@ __all__ = ["Changes", "Derive", "Limits", "Outline", "Plan", "Refused", "Workben
 
 Row = tuple[Any, ...]
 Derive = Callable[..., Derived]  # (spans, logs, *, mcp_sessions=…), see derive_trace
+_BATCHES_TO_A_RELEASE = 8
 _MOST_SESSIONS = 1_000  # MCP sessions remembered of a trace
 
 
@@ -173,6 +174,8 @@ class Workbench:
                 break
             batch = self._feed.take(limits.size, limits.records)
         self._count += 1
+        if self._count % _BATCHES_TO_A_RELEASE == 0:
+            pa.default_memory_pool().release_unused()  # of a large backlog it would keep more and more
         refused = None
         try:
             self._batches[self._count] = _pack(batch, {})

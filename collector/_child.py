@@ -21,6 +21,7 @@ from typing import Any
 from ..guard import LoopscopeError, StoreError
 from ._batch import Decoders
 from ._build import Changes, Limits, Outline, Plan, Refused, Workbench, named
+from ._no_pandas import leave_out_pandas
 from ._spool import Spool
 from ._stored import Stored
 
@@ -168,6 +169,7 @@ def _padding(size: int) -> bytes:
 
 def main(descriptor: int, db_path: str) -> None:
     """The child: answer until the parent is gone."""
+    leave_out_pandas()
     from ._derive import derive_trace
     from ._otlp import decode_logs, decode_traces
 

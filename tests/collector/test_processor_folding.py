@@ -94,6 +94,20 @@ def test_not_in_the_process_of_the_agent(tmp_path):
     assert recorded(tmp_path / "t.duckdb") == 1
 
 
+def test_the_process_that_folds_brings_no_pandas(db):
+    """pyarrow would import it, where it is installed, at the first array."""
+    segment(db)
+    code = """
+        import sys, time
+        from loopscope.collector._agent_child import main
+        main(sys.argv[1], time.monotonic() + 60.0, settle=True)
+        assert "pyarrow" in sys.modules and "duckdb" in sys.modules
+        assert "pandas" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(db)], check=True)
+    assert recorded(db) == 1
+
+
 @pytest.mark.parametrize("few", [0, 1 << 20])
 def test_a_child_says_what_holds_the_file(db, caplog, monkeypatch, few):
     monkeypatch.setattr("loopscope.collector._agent_fold._FEW_BYTES", few)
