@@ -34,10 +34,14 @@ __all__ = [
 _NEVER = 2**31  # no count reaches it
 _KEPT = 3  # policies whose actions are kept: a page compares the saved one with a draft
 _KEPT_ROWS = 3_000_000  # of 13 bytes
+_FEW_CALLS = 10_000
 _FEW_RUNS = 1_000  # naming more of them takes longer than judging all
 
-# Statements that ask only for units in which something happens: the others need not be judged.
-_OF_BUSY_UNITS = ("totals",)
+# In the others a call is allowed, or not counted, whatever the thresholds are.
+_TOUCHED = (
+    ("calls AS c /* judged */", "busy_calls AS c"),
+    ("LEFT JOIN cuts AS x ON x.unit = c.unit", "JOIN cuts AS x ON x.unit = c.unit"),
+)
 
 ACTIONS = ("allow", "nudge", "block", "not_counted", "after_block")
 
@@ -61,7 +65,7 @@ class Judging:
         self.thresholds = thresholds(facts.tools, policy)
         # A trace or session may hold other runs as well, and no run around it silences it.
         alone = policy.scope == "run"
-        only = _only(runs if alone else None)
+        only = _only(self.con, runs if alone else None)
         self.lowest = _lowest(self.thresholds)
         busy = self.counted.busy(self.lowest)
         self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {self.counted} {only}")  # noqa: S608
@@ -77,23 +81,50 @@ class Judging:
             self.con.execute(f"CREATE OR REPLACE TEMP VIEW quiet_calls AS SELECT * FROM {quiet}")  # noqa: S608
 
     def arrow(
-        self, statement: str, params: Mapping[str, Any], where: str = "TRUE", base: str | None = "verdicts"
+        self,
+        statement: str,
+        params: Mapping[str, Any],
+        where: str = "TRUE",
+        base: str | None = "verdicts",
+        *,
+        touched: bool = False,
     ) -> pa.Table:
-        """The answer of `sql/<statement>.sql` over `base`; `where` (of `fact_filter`) is what it reports."""
+        """The answer of `sql/<statement>.sql` over `base`; `where` (of `fact_filter`) is what it reports.
+
+        `touched`: `verdicts` need only have the runs in which something happens. It has all where the policy
+        counts calls of several runs together.
+        """
         query = filtered(statement, where, base)
-        if statement in _OF_BUSY_UNITS and not self.thresholds["wide"]:
-            query = query.replace("calls AS c /* judged */", "busy_calls AS c")
+        if touched and not self.thresholds["wide"]:
+            for everywhere, there in _TOUCHED:
+                query = query.replace(everywhere, there)
         wanted = set(re.findall(r"\$(\w+)", query))
         given = {**self.thresholds, **params}
         return arrow(self.con, query, {name: value for name, value in given.items() if name in wanted})
 
 
-def _only(runs: Iterable[int] | None) -> str:
+def _only(con: duckdb.DuckDBPyConnection, runs: Iterable[int] | None) -> str:
+    """Runs and those around them. The range spares a look at the rest."""
     if runs is None:
         return ""
-    numbers = ", ".join(str(int(run)) for run in sorted(runs)) or "NULL"
-    around = f"SELECT ancestor FROM ancestors WHERE run IN ({numbers})"  # noqa: S608 - numbers
-    return f"WHERE run IN ({numbers}) OR run IN ({around})"
+    wanted = {int(run) for run in runs}
+    if not wanted:
+        return "WHERE FALSE"
+    around = con.execute(
+        "SELECT DISTINCT ancestor FROM ancestors WHERE run IN (SELECT unnest($runs))", {"runs": list(wanted)}
+    )
+    wanted.update(run for (run,) in around.fetchall())
+    numbers = ", ".join(map(str, sorted(wanted)))
+    return f"WHERE run BETWEEN {min(wanted)} AND {max(wanted)} AND run IN ({numbers})"
+
+
+def idles_alike(facts: Facts, before: GuardPolicy, after: GuardPolicy) -> bool:
+    """Do two policies say the same of every call of a run in which neither interferes?"""
+    return (
+        before.scope == "run"
+        and before.rule_id == after.rule_id
+        and all(before.rules_for(tool).exempt == after.rules_for(tool).exempt for tool in facts.tools)
+    )
 
 
 def thresholds(tools: list[str], policy: GuardPolicy) -> dict[str, Any]:
@@ -174,9 +205,10 @@ def verdict_changes(
     facts = facts_of(con)
     where, params = fact_filter(filters, facts, con)
     memory = facts.cursor()
+    touched = idles_alike(facts, before, after)
     for name, policy in (("actions_before", before), ("actions_after", after)):
-        memory.register(name, _actions(facts, con, policy, filters, where, params))
-    changed = arrow(memory, sql_text("verdict_changes"))
+        memory.register(name, _actions(facts, con, policy, filters, where, params, touched))
+    changed = arrow(memory, sql_text("verdict_changes"), {"touched": touched})
     shown = changed.slice(0, limit)
     runs = shown.column("run").unique().to_pylist()
     memory.register("shown_calls", shown)
@@ -202,16 +234,17 @@ def _actions(
     filters: Filters,
     where: str,
     params: Mapping[str, Any],
+    touched: bool,
 ) -> pa.Table:
     """sql/actions.sql, from memory where it was asked for a moment ago."""
-    kept: OrderedDict[tuple[str, Filters], pa.Table] = facts.remember("actions", OrderedDict)
-    key = policy.policy_hash, filters
+    kept: OrderedDict[tuple[str, Filters, bool], pa.Table] = facts.remember("actions", OrderedDict)
+    key = policy.policy_hash, filters, touched
     with facts.lock:
         if key in kept:
             kept.move_to_end(key)
             return kept[key]
     judging = Judging(facts, store, policy, _few(params.get("f_runs")))
-    made = judging.arrow("actions", params, where)
+    made = judging.arrow("actions", params, where, touched=touched)
     with facts.lock:
         kept[key] = made
         while len(kept) > _KEPT or sum(one.num_rows for one in kept.values()) > _KEPT_ROWS:
@@ -233,10 +266,20 @@ def _verdicts(
 
 
 def _with_columns(facts: Facts, store: duckdb.DuckDBPyConnection, verdicts: pa.Table) -> pa.Table:
+    params = {"since": -(2**63), "until": 2**63 - 1}
+    if verdicts.num_rows <= _FEW_CALLS:  # their time spares a look at the rest of the store
+        con = facts.cursor()
+        con.register("verdict_rows", verdicts)
+        ((since, until),) = con.execute(
+            "SELECT min(f.start_ns), max(f.start_ns) FROM facts AS f "
+            "JOIN verdict_rows AS v ON v.run = f.run AND v.seq = f.seq"
+        ).fetchall()
+        if since is not None:
+            params = {"since": since, "until": until}
     store.register("verdict_rows", verdicts)
     store.register("run_names", facts.runs)
     try:
-        return arrow(store, sql_text("call_columns"))
+        return arrow(store, sql_text("call_columns"), params)
     finally:
         store.unregister("verdict_rows")
         store.unregister("run_names")

@@ -109,15 +109,16 @@ def _by(
     where, params = fact_filter(filters, facts, con)
     where += extra
     base = _base(facts, judging, filters, by, where, params)
-    touched = {row["label"]: row for row in judging.arrow("totals", {**params, "by": by}, where).to_pylist()}
+    inside = judging.arrow("totals", {**params, "by": by}, where, touched=True).to_pylist()
+    touched = {row["label"]: row for row in inside}
     found: dict[int, tuple[Totals, Totals]] = {}
     for row in base:
         runs, calls = row["runs"], row["calls"]
         everything = exact = Totals(runs=runs, calls=calls)
         if row["label"] in touched:
-            inside = touched[row["label"]]
-            everything, exact = _totals(inside)
-            left = runs - inside["runs"], calls - inside["calls"]
+            mine = touched[row["label"]]
+            everything, exact = _totals(mine)
+            left = runs - mine["runs"], calls - mine["calls"]
             everything = replace(everything, runs=runs, calls=calls)
             exact = replace(exact, runs=exact.runs + left[0], calls=exact.calls + left[1])
         found[row["label"]] = everything, exact

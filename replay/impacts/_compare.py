@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._engine import ACTIONS
+from .._engine import ACTIONS, idles_alike
 from .._facts import Facts, facts_of
 from .._filters import ALL, Filters
 from .._sql import arrow, rows, sql_text
@@ -36,11 +36,12 @@ def compare_policies(
     `examples` bounds the calls that are shown of each kind of change; with 0 no text is read.
     """
     facts = facts_of(con)
-    old = measure(facts, con, before, filters)
-    new = measure(facts, con, after, filters)
+    touched = idles_alike(facts, before, after)
+    old = measure(facts, con, before, filters, touched=touched)
+    new = measure(facts, con, after, filters, touched=touched)
     memory = facts.cursor()
     with offered(memory, calls_before=old.noted, calls_after=new.noted):
-        changed = arrow(memory, sql_text("impact_changes"))
+        changed = arrow(memory, sql_text("impact_changes"), {"touched": touched})
     blocked = []
     for one in (old, new):
         with offered(memory, noted_calls=one.noted):

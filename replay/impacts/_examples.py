@@ -38,7 +38,7 @@ def calls_after_block(
     """
     facts = facts_of(con)
     where, params = fact_filter(filters, facts, con)
-    noted = Judging(facts, con, policy).arrow("impact_calls", params, where)
+    noted = Judging(facts, con, policy).arrow("impact_calls", params, where, touched=True)
     part = None if judged is None else PARTS.index(judged)
     return shown_after_block(facts, con, noted, part, limit, offset, by_run=True)
 

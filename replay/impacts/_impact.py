@@ -66,16 +66,24 @@ class Measured:
 
 
 def measure(
-    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
+    facts: Facts,
+    store: duckdb.DuckDBPyConnection,
+    policy: GuardPolicy,
+    filters: Filters,
+    *,
+    touched: bool = True,
 ) -> Measured:
-    """The figures, from memory where these were asked for a moment ago."""
-    kept: OrderedDict[tuple[str, Filters], Measured] = facts.remember("impacts", OrderedDict)
-    key = policy.policy_hash, filters
+    """The figures, from memory where these were asked for a moment ago.
+
+    `touched`: the calls need only be those of runs in which something happens.
+    """
+    kept: OrderedDict[tuple[str, Filters, bool], Measured] = facts.remember("impacts", OrderedDict)
+    key = policy.policy_hash, filters, touched
     with facts.lock:
         if key in kept:
             kept.move_to_end(key)
             return kept[key]
-    made = _measure(facts, store, policy, filters)
+    made = _measure(facts, store, policy, filters, touched)
     if made.noted.num_rows <= _KEPT_CALLS:
         with facts.lock:
             kept[key] = made
@@ -85,13 +93,13 @@ def measure(
 
 
 def _measure(
-    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
+    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters, touched: bool
 ) -> Measured:
     judging = Judging(facts, store, policy)
     where, params = fact_filter(filters, facts, store)
-    found = Interference(facts, store, policy, judging, filters)
+    found = Interference(facts, store, policy, judging, filters, touched)
     base = facts.remember(
-        ("impact base", filters), lambda: _Base(judging.arrow("impact_base", params, where))
+        ("impact base", filters), lambda: _Base(judging.arrow("impact_base", params, where, None))
     )
     runs = found.runs(base.table)
     effects = found.effects({"tool": facts.tools, "outcome": list(OUTCOMES), "kind": facts.names["kind"]})

@@ -49,11 +49,12 @@ class Interference:
         policy: GuardPolicy,
         judging: Judging,
         filters: Filters,
+        touched: bool,
     ) -> None:
         self.facts = facts
         self._filters = filters
         where, params = fact_filter(filters, facts, store)
-        self.noted = judging.arrow("impact_calls", params, where)
+        self.noted = judging.arrow("impact_calls", params, where, touched=touched)
         self._con = facts.cursor()
         with offered(self._con, noted_calls=self.noted):
             self.stops = arrow(self._con, sql_text("impact_stops"))

@@ -1,4 +1,4 @@
--- The calls behind verdicts (`verdict_rows`: run, seq, …), in their order.
+-- The calls behind verdicts (`verdict_rows`: run, seq, …), in their order; they started between $since and $until.
 SELECT
     c.trace_id, c.span_id, c.position, c.run_id, c.agent_name, c.tool_name, v.seq, c.turn, c.start_ns, c.end_ns,
     c.outcome, c.error_kind, c.recorded_verdict,
@@ -11,4 +11,5 @@ SELECT
 FROM verdict_rows AS v
 JOIN run_names AS r ON r.run = v.run
 JOIN tool_call_rows AS c ON c.run_id = r.run_id AND c.seq = v.seq
+WHERE c.start_ns BETWEEN $since AND $until
 ORDER BY v.run, v.seq

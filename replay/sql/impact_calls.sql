@@ -1,7 +1,8 @@
 -- Calls that a policy interferes with, does not count, or that are projected: one row each, for the other statements
--- of `impact_…`. What is missing is allowed and exact.
+-- of `impact_…`. What is missing is allowed and exact, or lies in a run in which nothing happens.
 --
 --   chosen    under the filter
+--   idle      what is done with it if nothing happens in its run: 0 allowed, 3 not counted
 -- and of the blocked call and those after it:
 --   wall_ns   how much longer the run took for it, from the end of the call before (of all calls since the block)
 --             to its own end. A moment after the block of a run around it is that run's and not counted again.
@@ -9,6 +10,7 @@
 , noted AS (
     SELECT
         run, unit, ord, seq, turn, tool, agent, outcome, kind, action, judged, exact, seen, start_ns, end_ns,
+        CASE WHEN exempt OR counted THEN 0 ELSE 3 END AS idle,
         CASE WHEN TRUE /* filter */ THEN TRUE ELSE FALSE END AS chosen
     FROM verdicts
     WHERE action <> 0 OR NOT exact
@@ -32,7 +34,7 @@ after AS (
     WHERE n.action IN (2, 4)
 )
 SELECT
-    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, chosen, start_ns, end_ns,
+    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, idle, chosen, start_ns, end_ns,
     until_ns,
     CASE WHEN action = 4 THEN judged END AS judged,
     CASE WHEN action = 4 THEN greatest(end_ns - start_ns, 0) END AS tool_ns,
@@ -42,7 +44,7 @@ SELECT
 FROM after
 UNION ALL
 SELECT
-    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, chosen, start_ns, end_ns,
+    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, idle, chosen, start_ns, end_ns,
     NULL, NULL, NULL, NULL
 FROM noted
 WHERE action NOT IN (2, 4)
