@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from ..guard import LoopscopeError
 from ._coverage import print_coverage
+from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._impact import print_impact
 from ._options import (
     Block,
@@ -48,15 +50,23 @@ def replay(
     policy: PolicyFile = None,
     nudge: Nudge = None,
     block: Block = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Count what the guard would have done with the recorded calls."""
     from .. import replay as engine
 
+    filters = filters_of(service, agent, tool, model, run, since, until)
     rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
-        result = engine.replay(connection, rules).to_json()
-        found = None if format is Format.CSV else engine.impact(connection, rules)
+        result = engine.replay(connection, rules, filters).to_json()
+        found = None if format is Format.CSV else engine.impact(connection, rules, filters)
     if found is not None:
         result["impact"] = found.effect_json()
     if format is Format.JSON:
@@ -90,11 +100,19 @@ def sweep(
     nudge: Annotated[str, typer.Option(help="Nudge thresholds, first:last, both included.")] = "2:8",
     block: Annotated[str, typer.Option(help="Block thresholds, first:last, both included.")] = "3:12",
     policy: PolicyFile = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Totals for every pair of thresholds; pairs with nudge ≥ block are left out."""
     from .. import replay as engine
 
+    filters = filters_of(service, agent, tool, model, run, since, until)
     rules = load_policy(db, policy)
     nudges, blocks = threshold_range("--nudge", nudge), threshold_range("--block", block)
     if len(nudges) * len(blocks) > _MOST_PAIRS:
@@ -103,7 +121,7 @@ def sweep(
             f"a sweep takes at most {_MOST_PAIRS:,}, so narrow one of them"
         )
     with reading(db) as connection:
-        rows = [row.to_json() for row in engine.sweep(connection, rules, nudges, blocks)]
+        rows = [row.to_json() for row in engine.sweep(connection, rules, nudges, blocks, filters)]
     _print_rows(
         rows,
         format,
@@ -138,6 +156,13 @@ def incidents(
             "unsure, or none for those without one. May be given several times."
         ),
     ] = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """List the incidents, worst first: where agents went round in circles.
@@ -149,7 +174,8 @@ def incidents(
     kinds = [member.value for member in engine.IncidentKind]
     if kind is not None and kind not in kinds:
         raise LoopscopeError(f"--kind {kind!r}: there is no such kind; choose one of {', '.join(kinds)}")
-    filters = engine.Filters(labels=tuple(engine.label_filter(text) for text in label or ()))
+    filters = filters_of(service, agent, tool, model, run, since, until)
+    filters = replace(filters, labels=tuple(engine.label_filter(text) for text in label or ()))
     rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
         found = [one.to_json() for one in engine.find_incidents(connection, filters, rules)]
@@ -189,6 +215,8 @@ def incidents(
         json_value={"schema_version": engine.SCHEMA_VERSION, "incidents": json_rows},
         empty="No incidents with that label."
         if label
+        else "No incidents that these options leave."
+        if filters != engine.Filters()
         else "No incidents: nothing was repeated three times. `loopscope replay` says what that covers.",
         csv_rows=json_rows,
         optional=("service_name", "seconds", "how_it_ended", "who", "calls"),
@@ -203,13 +231,21 @@ def incidents(
 def errors(
     db: Db,
     policy: PolicyFile = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """List failed calls by tool and kind, and whether the guard counts them."""
     from .. import replay as engine
 
+    filters = filters_of(service, agent, tool, model, run, since, until)
     with reading(db) as connection:
-        result = engine.error_breakdown(connection, policy=load_policy(db, policy)).to_json()
+        result = engine.error_breakdown(connection, filters, policy=load_policy(db, policy)).to_json()
     rows = result["by_tool"]
     _print_rows(
         rows,

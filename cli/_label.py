@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..guard import ImportFileError, LoopscopeError
+from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._options import Db, Format, FormatOption
 from ._output import console, print_csv, print_json, print_note, print_table
 from ._score import share
 from ._store import reading
+
+if TYPE_CHECKING:
+    from ..replay import Filters
 
 __all__ = ["label", "labels"]
 
@@ -227,21 +231,35 @@ def labels(
             "and how often people agree with each rule.",
         ),
     ] = False,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """List the labels. Those whose incident is no longer found are shown as such, and stay."""
+    """List the labels. Those whose incident is no longer found are shown as such, and stay.
+
+    Options that choose calls choose labels by their incidents; labels without one are then left out.
+    """
+    filters = filters_of(service, agent, tool, model, run, since, until)
     if weak:
-        _list_weak(db, format)
+        _list_weak(db, format, filters)
     else:
-        _list(db, format)
+        _list(db, format, filters)
 
 
-def _list(db: Path, format: Format) -> None:
+def _list(db: Path, format: Format, filters: Filters) -> None:
     from .. import replay as engine
 
     with reading(db) as connection:
         said = engine.read_labels(connection)
-        incidents = {one.key: one for one in engine.find_incidents(connection) if one.key in said}
+        found = engine.find_incidents(connection, filters)
+    incidents = {one.key: one for one in found if one.key in said}
+    if filters != engine.Filters():
+        said = {key: one for key, one in said.items() if key in incidents}
     rows: list[dict[str, Any]] = [
         {
             "key": one.key,
@@ -306,13 +324,13 @@ def _context(incident: Any) -> dict[str, Any]:
     }
 
 
-def _list_weak(db: Path, format: Format) -> None:
+def _list_weak(db: Path, format: Format, filters: Filters) -> None:
     from .. import replay as engine
 
     with reading(db) as connection:
         said = engine.read_labels(connection)
-        offered = [one for one in engine.weak_labels(connection) if one.key not in said]
-        agreement = engine.weak_agreement(connection)
+        offered = [one for one in engine.weak_labels(connection, filters) if one.key not in said]
+        agreement = engine.weak_agreement(connection, filters)
         incidents = {one.key: one for one in engine.find_incidents(connection)}
     rows = [{**one.to_json(), **_context(incidents.get(one.key))} for one in offered]
     if format is Format.JSON:

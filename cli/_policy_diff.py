@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..guard import GuardPolicy, LoopscopeError, PolicyError, describe_changes
+from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of, flags_given
 from ._impact import PARTS, money, seconds, tokens
 from ._options import Format, FormatOption, default_db, saved_policy
 from ._output import console, one_line, print_csv, print_json, print_table
-from ._prune import cutoff
 from ._store import reading
 
 if TYPE_CHECKING:
@@ -31,10 +30,6 @@ _WORDS = {
 _EXAMPLES = 10  # lost calls that the table shows
 
 
-def _several(flag: str, what: str) -> Any:
-    return typer.Option(flag, help=f"Only {what}. May be given several times.")
-
-
 def diff(
     before: Annotated[str, typer.Argument(help="A policy file, `default`, or `saved`.", metavar="BEFORE")],
     after: Annotated[str, typer.Argument(help="A policy file, `default`, or `saved`.", metavar="AFTER")],
@@ -42,16 +37,13 @@ def diff(
         Path | None,
         typer.Option("--db", help="A database: say also which recorded calls are judged differently."),
     ] = None,
-    service: Annotated[list[str] | None, _several("--service", "calls of this service")] = None,
-    agent: Annotated[list[str] | None, _several("--agent", "calls of this agent")] = None,
-    tool: Annotated[list[str] | None, _several("--tool", "calls of this tool")] = None,
-    model: Annotated[list[str] | None, _several("--model", "runs that asked this model")] = None,
-    run: Annotated[list[str] | None, _several("--run", "calls of this run")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Only calls from then on: an age such as 24h, or a day such as 2026-01-31 (UTC)."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Only calls before then.")] = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Say in words what differs between two policies, and with --db what that changes.
@@ -59,8 +51,7 @@ def diff(
     `default` is the policy without any file, `saved` the one that the dashboard saved beside the database.
     """
     old, new = (_policy(name, db) for name in (before, after))
-    chosen = {"--service": service, "--agent": agent, "--tool": tool, "--model": model, "--run": run}
-    given = [flag for flag, value in {**chosen, "--since": since, "--until": until}.items() if value]
+    given = flags_given(service, agent, tool, model, run, since, until)
     if db is None:
         if given:
             raise LoopscopeError(f"{given[0]} chooses recorded calls: give their database with --db")
@@ -68,16 +59,7 @@ def diff(
         return
     from .. import replay as engine
 
-    now = time.time_ns()
-    filters = engine.Filters(
-        since=None if since is None else cutoff(since, now, "--since"),
-        until=None if until is None else cutoff(until, now, "--until"),
-        services=tuple(service or ()),
-        agents=tuple(agent or ()),
-        tools=tuple(tool or ()),
-        models=tuple(model or ()),
-        run_ids=tuple(run or ()),
-    )
+    filters = filters_of(service, agent, tool, model, run, since, until)
     with reading(db) as connection:
         found = engine.compare_policies(connection, old, new, filters)
     words = describe_changes(old, new)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..guard import LoopscopeError
+from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._options import Db, Format, FormatOption, PolicyFile, load_policy
 from ._output import console, one_line, print_csv, print_json, print_table
 from ._store import reading
@@ -47,6 +48,13 @@ def rules(
             metavar="RULE.KNOB=VALUE",
         ),
     ] = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     list_rules: Annotated[bool, typer.Option("--list", help="Only say which rules there are.")] = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
@@ -58,9 +66,10 @@ def rules(
         _print_list([info for name, info in RULES.items() if names is None or name in names], format)
         return
     options = _knobs(knob or [])
+    filters = filters_of(service, agent, tool, model, run, since, until)
     guard_policy = load_policy(db, policy)
     with reading(db) as connection:
-        found = compare_rules(connection, guard_policy, names, options=options)
+        found = compare_rules(connection, guard_policy, names, filters, options=options)
     rows = [one.to_json() for one in found]
     if format is Format.JSON:
         from ..replay import SCHEMA_VERSION

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._options import Db, Format, FormatOption, PolicyFile, load_policy, threshold_range
 from ._output import console, print_csv, print_json, print_table
 from ._store import reading
@@ -30,6 +31,13 @@ def score(
     nudge: Annotated[str, typer.Option(help="Nudge thresholds, first:last, both included.")] = "2:8",
     block: Annotated[str, typer.Option(help="Block thresholds, first:last, both included.")] = "3:12",
     policy: PolicyFile = None,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     weak: Annotated[
         bool,
         typer.Option("--weak", help="Count weak labels, too, where nobody labelled (see `labels --weak`)."),
@@ -45,12 +53,15 @@ def score(
     """
     from .. import replay as engine
 
+    filters = filters_of(service, agent, tool, model, run, since, until)
     rules = load_policy(db, policy)
     nudges, blocks = threshold_range("--nudge", nudge), threshold_range("--block", block)
     with reading(db) as connection:
-        at_policy = engine.score_policy(connection, rules, weak=weak)
-        curves = engine.score_thresholds(connection, rules, blocks=blocks, nudges=nudges, weak=weak)
-        grid = engine.score_pairs(connection, rules, nudges, blocks, weak=weak) if pairs else None
+        at_policy = engine.score_policy(connection, rules, filters, weak=weak)
+        curves = engine.score_thresholds(
+            connection, rules, blocks=blocks, nudges=nudges, filters=filters, weak=weak
+        )
+        grid = engine.score_pairs(connection, rules, nudges, blocks, filters, weak=weak) if pairs else None
     by_block = [row for row in curves.rows if row.block_threshold is not None]
     by_nudge = [row for row in curves.rows if row.nudge_threshold is not None]
     if format is Format.JSON:

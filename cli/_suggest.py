@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..guard import GuardPolicy, LoopscopeError, describe_changes
+from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._options import Db, Format, FormatOption, PolicyFile, load_policy, saved_policy
 from ._output import console, one_line, print_json
 from ._store import reading
@@ -41,6 +42,13 @@ def suggest(
     guarded: Annotated[
         bool, typer.Option("--guarded", help="Count runs in, too, that were recorded under a live guard.")
     ] = False,
+    service: Service = None,
+    agent: Agent = None,
+    tool: Tool = None,
+    model: Model = None,
+    run: Run = None,
+    since: Since = None,
+    until: Until = None,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,11 +72,12 @@ def suggest(
     if format is Format.CSV:
         raise LoopscopeError("--format csv: suggestions are no table; choose table or json")
     limit = replace(_limit(max_lost, engine.HarmLimit), runs=max_runs_lost)
+    filters = filters_of(service, agent, tool, model, run, since, until)
     rules = load_policy(db, policy)
     if output is not None:
         _check_output(output, force, policy, db)
     with reading(db) as connection:
-        report = engine.suggestion_report(connection, rules, harm_limit=limit, guarded=guarded)
+        report = engine.suggestion_report(connection, rules, filters, harm_limit=limit, guarded=guarded)
     if output is not None:
         _write(report, wanted, output)
     elif format is Format.JSON:

@@ -17,7 +17,7 @@ from ._types import Totals
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["SweepRow", "sweep"]
+__all__ = ["SweepRow", "is_policy", "off_last", "sweep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ def sweep(
     """
     wanted = [
         (nudge, block)
-        for nudge in sorted(set(nudges), key=_off_last)
-        for block in sorted(set(blocks), key=_off_last)
-        if _is_policy(policy, nudge, block)
+        for nudge in sorted(set(nudges), key=off_last)
+        for block in sorted(set(blocks), key=off_last)
+        if is_policy(policy, nudge, block)
     ]
     if not wanted:
         return []
@@ -106,11 +106,13 @@ _NOTHING = dict.fromkeys(
 )
 
 
-def _off_last(threshold: int | None) -> tuple[bool, int]:
+def off_last(threshold: int | None) -> tuple[bool, int]:
+    """By which thresholds are sorted."""
     return threshold is None, threshold or 0
 
 
-def _is_policy(policy: GuardPolicy, nudge: int | None, block: int | None) -> bool:
+def is_policy(policy: GuardPolicy, nudge: int | None, block: int | None) -> bool:
+    """May these take the place of the policy's default thresholds?"""
     try:
         replace(policy, nudge_threshold=nudge, block_threshold=block)
     except PolicyError:

@@ -8,13 +8,14 @@ from enum import StrEnum
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ...guard import INHERIT, PolicyError
+from ...guard import INHERIT
 from .._engine import Judging
 from .._facts import facts_of
 from .._filters import ALL, Filters
 from .._incidents import Found, touching
 from .._labelled import LabelVerdict, read_labels
 from .._sql import arrow, sql_text
+from .._sweep import is_policy, off_last
 from .._types import SCHEMA_VERSION
 from ._intervals import Ratio, ratio
 from ._weak import weak_labels
@@ -191,7 +192,7 @@ def score_pairs(
     weak: bool = False,
 ) -> LabelScores:
     """A row per pair of thresholds, by nudge, then block, for the pairs that `sweep` has."""
-    pairs = product(sorted(set(nudges), key=_off_last), sorted(set(blocks), key=_off_last))
+    pairs = product(sorted(set(nudges), key=off_last), sorted(set(blocks), key=off_last))
     return _scores(con, policy, list(pairs), filters, weak)
 
 
@@ -202,7 +203,7 @@ def _scores(
     filters: Filters,
     weak: bool,
 ) -> LabelScores:
-    pairs = [pair for pair in wanted if _is_policy(policy, *pair)]
+    pairs = [pair for pair in wanted if is_policy(policy, *pair)]
     facts = facts_of(con)
     chosen, counts = _labelled(con, filters, weak)
     scores: dict[int, tuple[dict[Split, SplitScore], dict[Split, SplitScore]]] = {}
@@ -325,15 +326,3 @@ def _nothing() -> dict[Split, SplitScore]:
 
 def _sum(one: SplitScore, other: SplitScore) -> SplitScore:
     return SplitScore(*(a + b for a, b in zip(asdict(one).values(), asdict(other).values(), strict=True)))
-
-
-def _off_last(threshold: int | None) -> tuple[bool, int]:
-    return threshold is None, threshold or 0
-
-
-def _is_policy(policy: GuardPolicy, nudge: int | None, block: int | None) -> bool:
-    try:
-        replace(policy, nudge_threshold=nudge, block_threshold=block)
-    except PolicyError:
-        return False
-    return True
