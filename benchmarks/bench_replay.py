@@ -23,9 +23,11 @@ from big_store import RUN, add_calls, make_store
 from loopscope import replay
 from loopscope.guard import DuplicateCallGuard, GuardPolicy, ToolPolicy
 from loopscope.replay import _facts
+from loopscope.replay.rules import RULES, compare_rules
 
 _FOLDED = 1_000_000  # calls that the plain fold goes over; the rest is more of the same
 _NEW = 1_000  # calls of a fold, for the refresh
+_FILE_MEMORY = "1 GiB"  # for blocks of the file; a store may take up to 4
 
 
 class Took(NamedTuple):
@@ -79,15 +81,13 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
     fold = Took(fold.cpu * calls / folded, fold.passed * calls / folded)
     query = Path(__file__).with_name("naive_replay.sql").read_text(encoding="utf-8")
     naive = measure(lambda: con.execute(query, {"nudge": 3, "block": 5}).fetchall(), 1)
-    print(f"{calls:,} calls, {calls // RUN:,} runs; memory so far {peak():,.0f} MB")
-    print(f"the plain fold, by {folded:,} calls: {fold.cpu:.2f} s CPU, {calls / fold.cpu:,.0f} calls/s")
-    print(f"a naive query for one pair of thresholds: {naive.cpu:.2f} s CPU\n")
-    print(f"{'':<54}{'CPU ms':>9}{'passed ms':>11}{'baseline':>11}{'peak MB':>9}")
+    print(f"{calls:,} calls, {calls // RUN:,} runs; memory before replay {peak():,.0f} MB")
+    print(f"{'':<46}{'CPU ms':>9}{'wall ms':>9}{'baseline':>11}{'peak MB':>9}")
 
-    def line(name: str, took: Took, baseline: float | None) -> None:
+    def line(name: str, took: Took, baseline: float | None = None) -> None:
         ratio = "" if baseline is None else f"{baseline / took.cpu:,.1f} ×"
         print(
-            f"{name:<54}{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>11,.0f}{ratio:>11}{peak():>9,.0f}",
+            f"{name:<46}{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>9,.0f}{ratio:>11}{peak():>9,.0f}",
             flush=True,
         )
 
@@ -96,13 +96,13 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
         facts.forget_counts()
         facts.counted(con, policy)
 
+    line(f"(1) the plain fold, by {folded:,} calls", fold)
+    line("(2) a naive query, one pair of thresholds", naive)
     _facts.forget()
-    line("read the facts of all calls", measure(lambda: _facts.facts_of(con), 1), None)
+    line("read the facts of all calls, once", measure(lambda: _facts.facts_of(con), 1))
     took = measure(recount)
-    line("recount of all streaks", took, fold.cpu)
-    print(
-        f"{'':<8}{calls / took.cpu:,.0f} calls/s of CPU time, {calls / took.passed:,.0f} calls/s that passed"
-    )
+    line("recount of all streaks; against (1)", took, fold.cpu)
+    print(f"{'':<4}{calls / took.cpu:,.0f} calls/s of CPU, {calls / took.passed:,.0f} calls/s that passed")
     replay.totals(con, policy)
     thresholds = count(2)
 
@@ -110,24 +110,19 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
         nudge = next(thresholds)
         replay.totals(con, GuardPolicy(nudge, nudge + 2))
 
-    line("threshold change: totals, exact part", measure(moved, 5), naive.cpu)
+    line("threshold change: totals, exact part; (2)", measure(moved, 5), naive.cpu)
     apart = GuardPolicy(tools={"tool1": ToolPolicy(2, 9), "tool2": ToolPolicy(exempt=True)})
     line(
-        "totals with per-tool thresholds and an exemption",
+        "totals with a tool's own and an exemption; (2)",
         measure(lambda: replay.totals(con, apart)),
         naive.cpu,
     )
     took = measure(lambda: replay.sweep(con, policy, nudges, blocks))
-    line(f"sweep 8 x 12 ({cells} pairs of thresholds)", took, naive.cpu * cells)
-    line(
-        "impact: by tool, agent, model, outcome, error kind",
-        measure(lambda: replay.impact(con, policy), 1),
-        None,
-    )
-    compare_rules = getattr(replay, "compare_rules", None)
-    if compare_rules is not None:  # all policies side by side
-        line("all rules side by side", measure(lambda: compare_rules(con, policy), 1), None)
-    line("verdicts that two policies differ in", measure(lambda: changes(con), 1), None)
+    line(f"sweep 8 x 12 ({cells} pairs); (2) for each", took, naive.cpu * cells)
+    replay.impact(con, GuardPolicy(4, 6), examples=0)  # what a page asks once: runs, coverage
+    line("impact by tool, agent, model, outcome, kind", measure(lambda: figures(con, policy), 1))
+    line("compare two policies, impact of one known", measure(lambda: compared(con), 1))
+    line("verdicts that two policies differ in", measure(lambda: changes(con), 1))
 
     new: list[Took] = []
     later: list[Took] = []
@@ -136,9 +131,25 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
         memory = _facts.facts_of
         new.append(measure(lambda memory=memory: memory(con).counted(con, policy), 1))
         later.append(measure(lambda: replay.totals(con, policy), 1))
-    line(f"facts and streaks after {_NEW:,} new calls", min(new), fold.cpu)
-    line("then totals", min(later), naive.cpu)
-    line("then incidents", measure(lambda: replay.find_incidents(con), 1), None)
+    line(f"facts, streaks after {_NEW:,} new calls; (1)", min(new), fold.cpu)
+    line("then totals; (2)", min(later), naive.cpu)
+    line(f"all {len(RULES)} rules side by side; (1) for each", rules_took(con), fold.cpu * len(RULES))
+    line("all incidents, once", measure(lambda: replay.find_incidents(con), 1))
+
+
+def figures(con: duckdb.DuckDBPyConnection, policy: GuardPolicy) -> None:
+    """What a slider asks."""
+    replay.impact(con, policy, examples=0)
+
+
+def rules_took(con: duckdb.DuckDBPyConnection) -> Took:
+    """All policies side by side."""
+    return measure(lambda: compare_rules(con, GuardPolicy()), 1)
+
+
+def compared(con: duckdb.DuckDBPyConnection) -> None:
+    """The policy just measured in comparison with another one."""
+    replay.compare_policies(con, GuardPolicy(), GuardPolicy(3, 6), examples=0)
 
 
 def changes(con: duckdb.DuckDBPyConnection) -> int:
@@ -159,7 +170,7 @@ def main() -> None:
         path = options.keep or Path(folder) / "bench.duckdb"
         if not path.exists():
             make_store(path, options.calls)
-        con = duckdb.connect(str(path))
+        con = duckdb.connect(str(path), config={"memory_limit": _FILE_MEMORY})
         report(con)
         con.close()
 
