@@ -296,7 +296,8 @@ def test_an_error_that_always_comes_back_counts():
 
 def test_names_tell_what_changes():
     changing = """
-        edit edit_file Write multiEdit apply_patch find_and_replace mcp__fs__write_file toggle_data reboot_device
+        edit edit_file Write multiEdit apply_patch find_and_replace mcp__fs__write_file
+        toggle_data reboot_device
     """
     reading = """
         get_update_status check_payment_request search_and_edit can_send_mms read bash run_tests list_files
