@@ -131,6 +131,7 @@ def take(chromium: str, base: str, shots: dict[str, tuple[str, str]], only: set[
                 continue
             context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
             page = context.new_page()
+            page.set_default_timeout(240_000)  # a busy machine takes its time
             page.goto(f"{base}/{path}")
             settle(page)
             height = page.evaluate("document.querySelector('[data-testid=\"stMain\"]').scrollHeight")
