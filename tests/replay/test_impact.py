@@ -33,7 +33,8 @@ def looping(draw: st.DrawFn) -> list[ToolCall]:
         "args": st.sampled_from(('{"q": 1}', '{"q": 1}', '{"q": 2}', '{"q": 3}')),
         "result": st.sampled_from(("a", "a", "b")),
         "outcome": st.sampled_from(("success", "success", "success", "schema_error", "general_tool_error")),
-        "recorded_verdict": st.sampled_from((None, "block")),
+        # Of what comes after a block only that is exact which a guard at work had blocked at the same call.
+        "recorded_verdict": st.sampled_from(draw(st.sampled_from(((None,), (None, "block"), ("block",))))),
         "tool": st.sampled_from(TOOLS[:2]),
     }
     made = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -118,17 +118,20 @@ def arrive(path: Path, spans: list[dict[str, Any]]) -> None:
     fold(Store(path))
 
 
-def answers(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+def answers(
+    con: duckdb.DuckDBPyConnection, policies: Collection[int] = range(len(POLICIES))
+) -> dict[str, Any]:
     """All that replay says of a store, in an order that does not depend on numbers."""
     found: dict[str, Any] = {
         "coverage": coverage(con),
-        "incidents": [one.to_json() for one in find_incidents(con, policy=POLICIES[0])],
         "replay": replay(con, POLICIES[0]).to_json(),
         "filtered": totals(con, POLICIES[0], Filters(tools=("read",), sessions=("chat 1",))),
         "sweep": [row.to_json() for row in sweep(con, POLICIES[0], [1, 2, None], [3, 4])],
     }
-    for number, policy in enumerate(POLICIES):
-        found[f"totals {number}"] = totals(con, policy)
+    for number in policies:
+        policy = POLICIES[number]
+        if number:  # the first one's are in `replay`, and so are the incidents
+            found[f"totals {number}"] = totals(con, policy)
         rows = call_verdicts(con, policy).to_pylist()
         found[f"verdicts {number}"] = sorted(rows, key=lambda row: (row["run_id"], row["seq"]))
     return found
@@ -155,6 +158,9 @@ def test_after_each_fold_all_answers_are_those_of_a_fresh_look(tmp_path: Path, s
     path = tmp_path / "t.duckdb"
     memory = None
     generations = 0
+    # Three counting rules are kept: with more of them, each would be counted anew and none brought up.
+    others = len(POLICIES) - 1
+    asked = (0, 1 + 2 * seed % others, 1 + (2 * seed + 1) % others)
     for spans in portions(Random(seed)):
         arrive(path, spans)
         with Store(path).lease() as con:
@@ -164,8 +170,10 @@ def test_after_each_fold_all_answers_are_those_of_a_fresh_look(tmp_path: Path, s
             assert facts.memory is memory, "the store was read anew"
             assert facts.generation == generations
             generations += 1
-            assert answers(con) == anew(lambda con=con: answers(con))
+            assert answers(con, asked) == anew(lambda con=con: answers(con, asked))
     assert generations > 2
+    for number in asked:
+        assert len(memory.rules[POLICIES[number].rule_id].seen) > 1, "counted anew"
 
 
 def loops(path: Path, traces: range, calls: range) -> None:
