@@ -27,6 +27,8 @@ from ._stored import Stored
 
 __all__ = ["ChildBench", "main"]
 
+_BUSY_SECONDS = 5.0  # that a child has for what it is doing when its parent closes,
+_IDLE_SECONDS = 60.0  # and for ending, where it does nothing: milliseconds, but on a very busy machine
 _SOCKET_BYTES = 4 << 20  # that may be under way: less wakes both sides up more often
 
 
@@ -93,9 +95,10 @@ class ChildBench:
 
     def close(self) -> None:
         """End the child."""
+        patience = _BUSY_SECONDS if self._expected else _IDLE_SECONDS
         self._connection.close()
         try:
-            self._process.wait(5)
+            self._process.wait(patience)
         except subprocess.TimeoutExpired:  # in the middle of a large batch
             self._process.kill()
             self._process.wait()

@@ -38,7 +38,7 @@ __all__ = ["BATCH_BYTES", "BATCH_RECORDS", "LARGE_TRACE", "Bench", "FoldResult",
 # groups, for 200. Of 27 kB requests mostly the new messages are stored, so more bytes fit.
 BATCH_RECORDS = 6_000
 BATCH_BYTES = 32 << 20
-_HOLD_SECONDS = 0.17  # what writing a batch may take: where it takes longer, the next ones are smaller
+_HOLD_SECONDS = 0.12  # what writing a batch may take: where it takes longer, the next ones are smaller
 _BUSY = 4
 _SMALLEST = 0.6  # smaller ones would take longer in all, and more of the disk
 _FEW_RECORDS, _FEW_BYTES = 1_000, 1 << 20

@@ -87,7 +87,7 @@ def test_threads_of_one_process_still_work_side_by_side_while_another_waits(stor
         rounds = [0, 0, 0]
 
         def work(number: int) -> None:
-            while time.monotonic() < until:
+            while not rounds[number] or time.monotonic() < until:
                 with store.lease(timeout=60) as outer, store.lease(timeout=60):
                     outer.execute("SELECT 1").fetchall()
                     rounds[number] += 1
@@ -158,7 +158,7 @@ def test_who_just_let_go_waits_a_moment_for_the_others_and_no_longer(store, monk
             pass
 
 
-def test_a_server_that_holds_is_waited_for_longer_than_another_program(store):
+def test_a_server_that_holds_is_waited_for_longer_than_another_program(store, monkeypatch):
     code = """
         import sys, threading
         import loopscope.collector as c
@@ -179,12 +179,17 @@ def test_a_server_that_holds_is_waited_for_longer_than_another_program(store):
             waited = time.monotonic() - begun
             assert waited >= (0.6 if elected else 0.2)
             assert holder.stdin is not None
-            letting_go = threading.Timer(0.3, lambda to=holder.stdin: (to.write("\n"), to.flush()))
-            letting_go.start()
             if elected:
+
+                def found_out(path, text, to=holder.stdin, real=_lease._held_by_server):
+                    to.write("\n")  # beyond the timeout: now it lets go
+                    to.flush()
+                    return real(path, text)
+
+                monkeypatch.setattr(_lease, "_held_by_server", found_out)
+                monkeypatch.setattr(_lease, "_SERVER_PATIENCE", 3000)
                 with store.lease(timeout=0.2):
                     pass
-            letting_go.join()
 
 
 def test_who_had_to_look_first_queues_again_with_the_same_patience(store, monkeypatch):
