@@ -231,20 +231,18 @@ def step(tab: Tab, do: Callable[[], None]) -> Took:
     return Took(passed, tab.server.cpu() - cpu, tab.data - sent)
 
 
-def first_visits(browser: Browser, db: Path) -> tuple[Steps, float]:
-    """Each page as the first that a new server is asked for; and bytes of the scripts, once."""
-    steps: Steps = {}
+def first_visits(browser: Browser, db: Path, steps: Steps) -> float:
+    """Each page as the first that a new server is asked for. Returns bytes of the scripts, once."""
     fixed = 0.0
     for name, path in _PAGES.items():
         with served(db) as server, opened(browser, server) as tab:
             steps[f"cold load: {name}"] = step(tab, lambda path=path: tab.open(path))
             fixed = max(fixed, tab.fixed)
-    return steps, fixed
+    return fixed
 
 
-def visits(browser: Browser, server: Server) -> Steps:
+def visits(browser: Browser, server: Server, steps: Steps) -> None:
     """Loads, page changes, filters and knobs on a server that has run for a while."""
-    steps: Steps = {}
     with opened(browser, server) as tab:
         for path in _PAGES.values():  # what a first visit works out is kept from here on
             tab.open(path)
@@ -257,7 +255,6 @@ def visits(browser: Browser, server: Server) -> Steps:
         filter_changes(tab, steps)
     with opened(browser, server) as tab:
         knobs(tab, steps)
-    return steps
 
 
 def filter_changes(tab: Tab, steps: Steps) -> None:
@@ -530,15 +527,17 @@ def main() -> None:
             with served(own) as server:
                 live(browser, server, options.seconds, options.rate)
             return
-        samples = folder / "samples.duckdb"
+        samples, baseline, found = folder / "samples.duckdb", Steps(), Steps()
         import_paths(samples, files())
         with served(samples) as server:
-            baseline = visits(browser, server)
-        found, fixed = first_visits(browser, db)
-        with served(db) as server:
-            found |= visits(browser, server)
-            peak = server.peak()
-        table(found, baseline)
+            visits(browser, server, baseline)
+        try:
+            fixed = first_visits(browser, db, found)
+            with served(db) as server:
+                visits(browser, server, found)
+                peak = server.peak()
+        finally:  # what was measured before something failed
+            table(found, baseline)
         print(
             f"the server's peak memory {peak:,.0f} MB;"
             f" scripts, fonts and styles {fixed / _MEGABYTE:.1f} MB, once"
