@@ -41,6 +41,7 @@ _LONGEST_WAIT = 0.08
 # Courtesy to other processes that wait (see _turns.py), in seconds.
 _RECENT = 1.0  # who let go of the file so short a time ago
 _YIELD = 0.5  # gives others so long to take it: more than they sleep between two attempts, on a busy machine
+_LOOKS = 60  # and at least so many looks, which take longer where all processes wait for the processor
 _LONG_OPEN = 0.5  # who had it open for so long
 _SERVER_PATIENCE = 2  # times the timeout are waited in addition where a server has the file
 _LOOK_EVERY = 0.01  # who keeps it open without using it looks so often whether others wait
@@ -161,6 +162,7 @@ class Turnstile:
         started = time.monotonic()
         yields_until = min(started + _YIELD, deadline)
         drains_until = min(started + _DRAIN, deadline)
+        looks = 0
         while True:
             if not self.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
                 raise _busy(self.path, f"another thread of this process (PID {os.getpid()})", timeout)
@@ -173,8 +175,11 @@ class Turnstile:
             if not self.inside and self.connection is not None and not self._may_stay(now):
                 self._close()
             if self.connection is None:
-                if now >= yields_until or now - self._left > _RECENT or not others_wait(self._file):
+                over = now >= deadline or (now >= yields_until and looks >= _LOOKS)
+                long_ago = not looks and now - self._left > _RECENT
+                if over or long_ago or not others_wait(self._file):
                     return
+                looks += 1
             # Where the file was deleted, those inside go on with what has no name any more; who comes now
             # waits until they have left. DuckDB would give them the old one under the same path.
             elif not self.in_place():
