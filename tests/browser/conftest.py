@@ -63,12 +63,18 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[[Path], Server]]:
-    """Starts servers; all of them end with the session."""
+def serve(serve_at) -> Callable[[Path], Server]:
+    """Starts servers, each on free ports."""
+    return lambda db: serve_at(db, 0)
+
+
+@pytest.fixture(scope="module")
+def serve_at() -> Iterator[Callable[[Path, int], Server]]:
+    """Starts servers on a port for pages; all of them end with the module."""
     running: list[subprocess.Popen[str]] = []
 
-    def start(db: Path) -> Server:
-        options = ("--db", str(db), "--port", "0", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
+    def start(db: Path, port: int) -> Server:
+        options = ("--db", str(db), "--port", str(port), "--otlp-http-port", "0", "--otlp-grpc-port", "0")
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "loopscope.cli", "serve", *options],
             stdout=subprocess.PIPE,
@@ -172,7 +178,7 @@ def visit(browser) -> Iterator[Callable[..., Visit]]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)  # a shared machine may be slow; nothing waits longer than it must
+        page.set_default_timeout(120_000)  # a shared machine may be slow; nothing waits longer than it must
         tab = Visit(page, server.url)
         tabs.append(tab)
 
