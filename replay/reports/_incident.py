@@ -32,9 +32,7 @@ _TEXT = 4_000  # characters of one text
 _MARKS = 400
 
 
-def incident_document(
-    detail: IncidentDetail, policy: GuardPolicy, db: str, label: Label | None
-) -> Document:
+def incident_document(detail: IncidentDetail, policy: GuardPolicy, db: str, label: Label | None) -> Document:
     """Summary, label, impact, what a guard would have done, timeline, contents, where to look, coverage."""
     incident = detail.incident
     blocks: list[Block] = [
