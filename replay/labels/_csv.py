@@ -152,7 +152,8 @@ def _cells(text: str) -> Iterator[tuple[int, str, str, str]]:
     text = text.removeprefix("\ufeff")
     head = text.lstrip("\r\n").splitlines()[:1]
     delimiter = max(_DELIMITERS, key=head[0].count) if head else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    # Strict: a quotation mark that is never closed would swallow the lines after it.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     places: dict[str, int] | None = None
     try:
         for row in reader:

@@ -331,6 +331,7 @@ def test_the_first_note_column_is_read_and_a_file_without_one_leaves_notes(store
         (f"key,verdict,note\n{KEY},polling,{'x' * 4_001}\n", "line 2: a note holds at most"),
         (f"key,verdict\n{KEY},polling\n" + "x,polling\n" * 9, "line 7: .*and 4 more lines"),
         (f"key,verdict,note\n{KEY},polling,{'x' * 200_000}\n", "line 2: not CSV"),
+        (f'key,verdict,note\n{KEY},polling,"open\n{OTHER},unsure,\n', "line 3: not CSV"),
     ],
 )
 def test_a_file_with_a_wrong_line_changes_nothing(store: Store, text: str, message: str) -> None:
