@@ -14,12 +14,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..guard import LoopscopeError
 
-__all__ = ["AgentChild", "NoChildError", "fold_here", "main", "somebody_folds"]
+__all__ = ["AgentChild", "NoChildError", "fold_here", "import_paths", "main", "somebody_folds"]
 
 _START_SECONDS = 15.0  # more than Python and DuckDB take to start on a machine with ten times too much to do
 _LEAST_SECONDS = 0.1  # that a child waits for the file, however long it took to start
@@ -42,9 +43,8 @@ class AgentChild:
             raise NoChildError(sys.executable)
         command = [sys.executable, "-m", __name__, os.fspath(db_path), repr(time.monotonic() + seconds)]
         command.append("settle" if settle else "")
-        paths = os.pathsep.join(path for path in sys.path if path)
         # An agent that is instrumented from outside must not have its helpers instrumented, too.
-        environment = {**os.environ, "PYTHONPATH": paths, "OTEL_SDK_DISABLED": "true"}
+        environment = {**os.environ, **import_paths(), "OTEL_SDK_DISABLED": "true"}
         try:
             self._process = subprocess.Popen(  # noqa: S603
                 command,
@@ -77,6 +77,18 @@ class AgentChild:
         except (ValueError, TypeError) as error:
             raise NoChildError(f"ended with {self._process.returncode}") from error
         return bool(done), trouble
+
+
+def import_paths() -> dict[str, str]:
+    """Variables with which a child imports from where this process does, and from nowhere else.
+
+    Without the second one `python -m` looks first into the working folder: a json.py of somebody's would run.
+    """
+    paths: list[str] = []
+    for path in sys.path:
+        with suppress(OSError):  # "" is the working folder, which may be gone
+            paths.append(path or os.getcwd())
+    return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
 def somebody_folds(db_path: Path) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..guard import LoopscopeError, StoreError
+from ._agent_child import import_paths
 from ._batch import Decoders
 from ._build import Changes, Limits, Outline, Plan, Refused, Workbench, named
 from ._no_pandas import leave_out_pandas
@@ -44,7 +45,7 @@ class ChildBench:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
         # Not multiprocessing: it would run the server's main script again.
         command = [sys.executable, "-m", __name__, str(theirs.fileno()), os.fspath(db_path)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {**os.environ, **import_paths()}
         try:
             self._process = subprocess.Popen(  # noqa: S603
                 command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -26,6 +27,7 @@ from loopscope.collector import (
     derive_trace,
     fold,
 )
+from loopscope.collector._agent_child import AgentChild, import_paths
 from loopscope.collector._batch import Decoders
 from loopscope.collector._build import Limits, Plan
 from loopscope.collector._child import ChildBench
@@ -219,6 +221,32 @@ def test_the_child_ends_with_its_parent(store):
         time.sleep(0.01)
     else:
         pytest.fail("the child lives on")
+
+
+@pytest.mark.parametrize("kind", ["server", "agent"])
+def test_a_child_imports_nothing_that_lies_in_the_working_folder(store, tmp_path, monkeypatch, kind):
+    fill(Spool(store.path), 1)
+    folder = tmp_path / "somewhere"
+    folder.mkdir()
+    (folder / "json.py").write_text("open('was_run', 'w').close()\nraise SystemExit('not json')\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", ".")])
+    if kind == "agent":
+        assert AgentChild(Path(store.path), 60, settle=True).result() == (True, None)
+    else:
+        bench = ChildBench(store.path)
+        try:
+            bench.ask(Limits(1 << 20, 2))
+            assert len(bench.taken().segments) == 1
+        finally:
+            bench.close()
+    assert not (folder / "was_run").exists()
+
+
+def test_a_child_imports_from_where_its_parent_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "/one"])
+    assert import_paths()["PYTHONPATH"] == os.pathsep.join([str(tmp_path), "/one"])
 
 
 def test_answers_come_to_their_questions_in_any_order(store):
