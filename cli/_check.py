@@ -235,7 +235,10 @@ def _print(result: CheckResult, format: CheckFormat) -> None:
     elif result.runs_total or not result.unread:
         _print_runs(result)
         print_coverage(result.coverage.to_json())
-        console().print(f"\n{HEADLINES[result.status].capitalize()}: {sentence}.")
+        headline = HEADLINES[result.status]
+        # Where nothing could be judged, that is how the sentence begins.
+        whole = sentence if sentence.startswith(headline) else f"{headline}: {sentence}"
+        console().print(f"\n{whole[0].upper()}{whole[1:]}.")
     if result.status is CheckStatus.NOTHING_JUDGED:
         print_error(f"{sentence}; a check of nothing is no check")
     for _, why in result.unread:

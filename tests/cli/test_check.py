@@ -141,6 +141,7 @@ def test_runs_without_content_are_not_judged_and_said(run):
     assert len(errors_of(alone)) == 1
     assert "1 run had no recorded arguments and could not be judged" in alone.err
     assert "nothing could be judged" in alone.err
+    assert alone.out.lower().count("nothing could be judged") == 1
 
 
 def test_a_run_without_recorded_results_is_not_judged(run, tmp_path):
