@@ -141,7 +141,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         columns |= {f"labels_{name}": heading for name, heading in _LABELS.items()}
     runs, calls = rows[0]["runs"], rows[0]["calls"]
     title = f"{runs:,} {'run' if runs == 1 else 'runs'} with {calls:,} finished calls"
-    print_table(columns, rows, title=title, optional=_FIRST_TO_GO)
+    print_table(columns, [_seen(row) for row in rows], title=title, optional=_FIRST_TO_GO)
     out.print(
         "Runs noticed and stopped; exact: no notice came before the stop. Then calls: those after the stop, "
         "had the run ended there, and those refused, had the agent gone on. They are projected: a live agent "
@@ -159,6 +159,14 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             out.print(
                 one_line(f"{calls:,} of {rows[0]['calls']:,} calls are {words}: not seen by {who}.", 1000)
             )
+
+
+def _seen(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without figures where the rule saw no call: 0 would say that it saw them and let them pass."""
+    blind = any(row[f"without_{name}"] == row["calls"] for name in _WITHOUT)
+    if not blind or row["runs_noticed"] or row["runs_stopped"]:
+        return row
+    return {name: row[name] for name in ("rule", "does")}
 
 
 _WITHOUT = {

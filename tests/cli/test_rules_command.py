@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from loopscope.replay.rules import RULES
+from loopscope.sample_traces import files
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "policy_tests.toml"
 
@@ -156,3 +157,18 @@ def test_an_incident_is_recorded_as_a_case(run, looping, tmp_path):
     ran = run("policy", "test", "--record", "ffffffff", "--db", looping)
     assert ran.code == 2
     assert ran.err.count("\n") == 1
+
+
+def test_a_rule_that_saw_no_call_has_no_figures(run, tmp_path):
+    (blind,) = (file for file in files() if file.name == "hr_content_off.jsonl")
+    db = tmp_path / "blind.duckdb"
+    assert run("import", blind, "--db", db).code == 0
+    rows = json.loads(run("rules", "--db", db, "--format", "json").out)["rules"]
+    assert all(
+        row["lacking"]["arguments"] == row["calls"] for row in rows if row["rule"] in ("ours", "cline")
+    )
+    lines = run("rules", "--db", db).out.splitlines()
+    for rule in ("ours", "cline"):
+        (line,) = (line for line in lines if line.startswith(f"{rule} "))
+        assert set(line.split()[2:]) == {"–"}
+    assert any("not seen by ours" in line for line in lines)
