@@ -57,8 +57,9 @@ def spent_rows(impact: Impact) -> Iterator[dict[str, Any]]:
                 "calls": spent.calls,
                 "time": seconds(spent.wall_ns),
                 "requests": spent.requests,
-                "tokens": tokens(spent),
-                "cost": money(spent),
+                # That no request is recorded does not say that the calls cost nothing.
+                "tokens": tokens(spent) if spent.requests else None,
+                "cost": money(spent) if spent.requests else None,
             }
 
 

@@ -135,3 +135,32 @@ def test_replay_says_what_it_would_have_spared(run, samples_db):
     assert "went in circles and ended without an error" in text
     # Nothing was blocked: nothing to tell of.
     assert "tokens" not in run("replay", "--db", samples_db, "--block", "off").out
+
+
+def test_calls_without_a_recorded_request_did_not_cost_nothing(run, tmp_path):
+    spans = [
+        {
+            "traceId": f"{1:032x}",
+            "spanId": f"{number:016x}",
+            "name": "execute_tool look",
+            "startTimeUnixNano": str(1_760_000_000_000_000_000 + number * 10**9),
+            "endTimeUnixNano": str(1_760_000_000_500_000_000 + number * 10**9),
+            "attributes": [
+                {"key": f"gen_ai.{key}", "value": {"stringValue": value}}
+                for key, value in (
+                    ("operation.name", "execute_tool"),
+                    ("tool.name", "look"),
+                    ("tool.call.arguments", "{}"),
+                    ("tool.call.result", "the same"),
+                )
+            ],
+        }
+        for number in range(1, 8)
+    ]
+    (tmp_path / "calls.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    db = tmp_path / "calls.duckdb"
+    assert run("import", tmp_path / "calls.json", "--db", db).code == 0
+    ran = run("replay", "--db", db)
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("avoidable: "))
+    assert line.split("already")[1].split() == ["2", "2", "s", "0", "–", "–"]
+    assert "$0" not in ran.out
