@@ -59,6 +59,8 @@ def rules(
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Run other frameworks' rules beside ours: what each would have stopped, and what that would cost."""
+    from ..replay._coverage import runs_without_calls
+    from ..replay._facts import facts_of
     from ..replay.rules import RULES, compare_rules, rule_info
 
     names = None if rule is None else [rule_info(name).name for name in rule]
@@ -70,6 +72,7 @@ def rules(
     guard_policy = load_policy(db, policy)
     with reading(db) as connection:
         found = compare_rules(connection, guard_policy, names, filters, options=options)
+        quiet = runs_without_calls(connection, facts_of(connection), filters)
     rows = [one.to_json() for one in found]
     if format is Format.JSON:
         from ..replay import SCHEMA_VERSION
@@ -82,7 +85,7 @@ def rules(
     if format is Format.CSV:
         print_csv(list(flat[0]) if flat else [], flat)
         return
-    _print_table(flat)
+    _print_table(flat, quiet)
 
 
 def _knobs(given: list[str]) -> dict[str, dict[str, Any]]:
@@ -131,7 +134,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
+def _print_table(rows: list[dict[str, Any]], quiet: int) -> None:
     out = console()
     if not rows or not rows[0]["calls"]:
         out.print("No finished tool calls are recorded. Import traces first: loopscope import PATH")
@@ -141,6 +144,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         columns |= {f"labels_{name}": heading for name, heading in _LABELS.items()}
     runs, calls = rows[0]["runs"], rows[0]["calls"]
     title = f"{runs:,} {'run' if runs == 1 else 'runs'} with {calls:,} finished calls"
+    if quiet:  # `replay` counts these runs in
+        title = f"{runs:,} of {runs + quiet:,} runs, with {calls:,} finished calls; {quiet:,} called no tool"
     print_table(columns, [_seen(row) for row in rows], title=title, optional=_FIRST_TO_GO)
     out.print(
         "Runs noticed and stopped; exact: no notice came before the stop. Then calls: those after the stop, "

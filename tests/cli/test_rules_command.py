@@ -46,6 +46,7 @@ def test_rules_side_by_side(run, looping):
     for name in RULES:
         assert name in ran.out
     assert "1 run with 7 finished calls" in ran.out
+    assert "called no tool" not in ran.out
     assert "\x1b" not in ran.out
 
 
@@ -172,3 +173,14 @@ def test_a_rule_that_saw_no_call_has_no_figures(run, tmp_path):
         (line,) = (line for line in lines if line.startswith(f"{rule} "))
         assert set(line.split()[2:]) == {"–"}
     assert any("not seen by ours" in line for line in lines)
+
+
+def test_runs_are_counted_as_replay_counts_them(run, samples_db):
+    everything = json.loads(run("replay", "--db", samples_db, "--format", "json").out)["totals"]["runs"]
+    seen = json.loads(run("rules", "--db", samples_db, "--rule", "ours", "--format", "json").out)["rules"][0][
+        "runs"
+    ]
+    out = run("rules", "--db", samples_db, "--rule", "ours").out
+    assert out.startswith(f"{seen} of {everything} runs, with ")
+    assert f"; {everything - seen} called no tool" in out
+    assert everything > seen
