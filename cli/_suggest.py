@@ -79,7 +79,7 @@ def suggest(
     with reading(db) as connection:
         report = engine.suggestion_report(connection, rules, filters, harm_limit=limit, guarded=guarded)
     if output is not None:
-        _write(report, wanted, output)
+        _write(report, wanted, output, policy, db)
     elif format is Format.JSON:
         print_json(report.to_json())
     else:
@@ -100,7 +100,9 @@ def _check_output(output: Path, force: bool, policy: Path | None, db: Path) -> N
         raise LoopscopeError(f"{output} is there already; --force writes over it")
 
 
-def _write(report: SuggestionReport, wanted: Iterable[str], output: Path) -> None:
+def _write(
+    report: SuggestionReport, wanted: Iterable[str], output: Path, policy: Path | None, db: Path
+) -> None:
     from .. import replay as engine
 
     by_key = {one.key: one for one in report.suggestions}
@@ -114,11 +116,24 @@ def _write(report: SuggestionReport, wanted: Iterable[str], output: Path) -> Non
             )
         chosen.append(by_key[key])
     accepted = engine.accept(report.policy, chosen)
+    saved = saved_policy(db)
+    base = (
+        str(policy)
+        if policy is not None
+        else f"the saved {saved}"
+        if saved.exists()
+        else "the default policy"
+    )
     accepted.to_file(output)
     out = console()
-    out.print(f"Wrote {output}:")
-    for change in describe_changes(report.policy, accepted):
+    changes = describe_changes(report.policy, accepted)
+    out.print(f"Wrote {output}: {_many(len(changes), 'change')} on top of {base}")
+    for change in changes:
         out.print(f"  {one_line(change, 1000)}")
+    if output.resolve() == saved.resolve():
+        out.print("\nIt is in force: the dashboard and the commands judge by it.")
+    else:
+        out.print(f"\nIt is not in force. To put it in force: -o {saved}")
     out.print("\nTo load it:")
     out.print(f"  policy = GuardPolicy.from_file({str(output)!r})")
     out.print("  guard = DuplicateCallGuard(policy)  # from loopscope.guard; one guard, one run")

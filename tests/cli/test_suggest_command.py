@@ -64,6 +64,8 @@ def test_accepting_writes_the_policy_and_says_how_to_load_it(run, samples_db, re
     assert policy.rules_for("edit_file").resets
     assert f"policy = GuardPolicy.from_file({str(file)!r})" in done.out
     assert "guard = DuplicateCallGuard(policy)" in done.out
+    assert f"Wrote {file}: 1 change on top of the default policy" in done.out
+    assert f"It is not in force. To put it in force: -o {samples_db.with_suffix('.policy.toml')}" in done.out
     after = json.loads(run("replay", "--db", samples_db, "--policy", file, "--format", "json").out)["totals"]
     assert after == report["suggestions"][0]["after"]
     again = run("suggest", "--db", samples_db, "--accept", key, "-o", file)
