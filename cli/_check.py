@@ -23,7 +23,7 @@ from ._store import reading
 
 if TYPE_CHECKING:
     from ..collector import ImportReport
-    from ..replay.checks import CheckResult, Limits
+    from ..replay.checks import CheckedRun, CheckResult, Limits
 
 __all__ = ["check"]
 
@@ -245,6 +245,10 @@ def _print(result: CheckResult, format: CheckFormat) -> None:
         print_error(why)
 
 
+def _projected(run: CheckedRun) -> str:
+    return "projected: " if run.decisive is not None and not run.decisive.exact else ""
+
+
 def _print_runs(result: CheckResult) -> None:
     from ..replay.checks import verdict_of
 
@@ -255,13 +259,19 @@ def _print_runs(result: CheckResult) -> None:
             "source": None if run.source is None else Path(run.source).name,
             "run": run.run_id,
             "agent": run.agent_name or run.service_name,
-            "verdict": verdict_of(run),
+            "verdict": _projected(run) + verdict_of(run),
             "arguments": None if run.decisive is None else run.decisive.arguments,
         }
         for run in result.findings[:_SHOWN]
     ]
     if rows:
-        columns = {"source": "file", "run": "run", "agent": "agent", "verdict": "", "arguments": "arguments"}
+        columns = {
+            "source": "file",
+            "run": "run",
+            "agent": "agent",
+            "verdict": "What the policy says",
+            "arguments": "arguments",
+        }
         if not any(row["source"] for row in rows):
             del columns["source"]
         # Of a file the run is known by its name; the verdict is what the reader came for.

@@ -99,6 +99,9 @@ def test_nothing_of_a_check_is_left(run, traces, temporary, limit, code):
 def test_text_says_which_run_of_which_file_and_what_is_covered(run, traces):
     ran = run("check", traces)
     (row,) = (line for line in ran.out.splitlines() if "blocked at" in line)
+    assert "What the policy says" in ran.out
+    assert "projected: blocked at call 5" in row
+    assert "projected:" not in run("check", traces, "--nudge", "off").out
     assert "loop.json" in row
     assert "blocked at call 5 of 6: look, 5 equal results in a row; 1 call came after (1 avoidable)" in row
     assert "1 blocked run, at most 0: over" in ran.out
