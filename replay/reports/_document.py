@@ -54,7 +54,7 @@ class Verdict:
 
 Inline = str | Quoted | Verdict | tuple["str | Quoted | Verdict", ...]
 
-SYMBOLS = {"allow": "·", "nudge": "▲", "block": "■", "not_counted": "○", "after_block": "×"}
+SYMBOLS = {"allow": "·", "nudge": "▲", "block": "■", "not_counted": "○", "after_block": "□"}
 WORDS = {
     "allow": "allowed",
     "nudge": "nudged",

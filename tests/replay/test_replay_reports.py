@@ -219,7 +219,7 @@ def test_a_report_can_be_read_by_someone_who_never_saw_the_tool() -> None:
         "time; a guard at 3/5 would have nudged at call 3 and blocked at call 5; "
         "3 calls came after (3 avoidable).",
         "## Impact",
-        "`· · ▲ ▲ ■ × × ×`",
+        "`· · ▲ ▲ ■ □ □ □`",
         "The verdicts from call 4 on are projected, not exact",
         "| 3 | +2 s | `search_docs` | success | 500 ms | 3 | ▲ nudged | same | same |",
         '```text\n{"q": "refund"}\n```',
