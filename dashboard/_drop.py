@@ -27,6 +27,7 @@ MOST_MEGABYTES = 200
 """Of one file. A longer one comes in with `loopscope import`, which reads it where it lies."""
 
 _EVERY = 0.5
+_THERE = "· already there"
 _NAME = re.compile(r"[^\w.+@=,~ -]")
 _one_at_a_time = threading.Lock()
 
@@ -86,7 +87,7 @@ class Job:
         report = import_paths(self.db, list(names), progress=self._progress)
         for one in report.files:
             name = names.get(one.path, one.path.name)
-            state = "✗ not imported" if one.error else "· already there" if one.already_there else "✓ came in"
+            state = "✗ not imported" if one.error else _THERE if one.already_there else "✓ came in"
             self.rows.append(
                 {
                     "file": plain(name, 120),
@@ -168,11 +169,10 @@ def _report(job: Job) -> None:
         return
     failed = sum(1 for row in job.rows if row["why"])
     runs, calls, requests = job.totals
+    there = sum(1 for row in job.rows if not row["why"] and row["state"] == _THERE)
+    held = f"{count(runs, 'run')}, {count(calls, 'call')}, {count(requests, 'request')}"
     icon = "error" if failed else "check"
-    st.markdown(
-        f":material/{icon}: **{len(job.rows) - failed:,} of {count(len(job.rows), 'file')}: "
-        f"{count(runs, 'run')}, {count(calls, 'call')}, {count(requests, 'request')}**"
-    )
+    st.markdown(f":material/{icon}: **{said(len(job.rows), there, failed, held)}**")
     rows = pd.DataFrame(job.rows)
     _ui.table(
         rows if failed else rows.drop(columns="why"),
@@ -192,6 +192,9 @@ def _report(job: Job) -> None:
             ),
         },
     )
+    for row in job.rows:
+        if row["why"]:  # a cell of the table cuts it
+            st.text(f"{row['file']}: {row['why']}")
     if job.skipped:
         with st.expander(f"{count(len(job.skipped), 'part')} left out, and why", icon=":material/info:"):
             shown = job.skipped[: _ui.PAGE_ROWS]
@@ -206,6 +209,16 @@ def _report(job: Job) -> None:
                     "where": st.column_config.TextColumn("Where in it", width=200),
                 },
             )
+
+
+def said(files: int, there: int, failed: int, held: str) -> str:
+    """What became of the files, in a line; `held`: what those hold that could be read."""
+    came = files - there - failed
+    if not there:
+        return f"{came:,} of {count(files, 'file')}: {held}"
+    parts = [f"{came:,} new", f"{there:,} already there"]
+    text = f"{', '.join(parts)} ({held}{' in both' if came else ''})"
+    return text + (f", {failed:,} not imported" if failed else "")
 
 
 def _again() -> None:

@@ -301,7 +301,10 @@ def _bare_frames(reader: _Reader) -> Iterator[tuple[str, bytes]]:
 
 def _unknown(where: str, number: int) -> FormatError:
     if number == 1:
-        return NotATraceError("neither JSON nor OTLP protobuf")
+        return NotATraceError(
+            "not a trace file that Loopscope knows: neither JSON nor OTLP protobuf",
+            hint="docs/importing.md lists the formats",
+        )
     return FormatError("neither JSON nor OTLP protobuf from here on", where=where)
 
 

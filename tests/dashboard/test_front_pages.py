@@ -260,6 +260,12 @@ def test_dropped_files_come_in_and_are_told_one_by_one(tmp_path):
     assert again.rows[0]["state"] == "· already there"
 
 
+def test_what_became_of_dropped_files_is_said_in_a_line():
+    assert _drop.said(2, 0, 1, "1 run") == "1 of 2 files: 1 run"
+    assert _drop.said(2, 1, 1, "1 run") == "0 new, 1 already there (1 run), 1 not imported"
+    assert _drop.said(2, 1, 0, "3 runs") == "1 new, 1 already there (3 runs in both)"
+
+
 def test_an_import_that_cannot_be_says_why(tmp_path):
     job = _drop.Job(tmp_path / "no" / "folder.duckdb", [("chat.jsonl", b"{}")])
     job.run()
