@@ -28,11 +28,13 @@ $(BIN)/python:
 
 # The constraints file holds the versions that were tested; an installed set is kept until it changes.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install -q -c constraints.txt -e '.[dashboard]'
+	@echo "Installing into $(VENV) (about a minute) …"
+	@$(PIP) install -q -c constraints.txt -e '.[dashboard]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@echo "Installing into $(VENV) (about a minute) …"
+	@$(PIP) install -q -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
 setup: $(VENV)/.dev
