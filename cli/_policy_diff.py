@@ -16,7 +16,7 @@ from ._output import console, one_line, print_csv, print_json, print_table
 from ._store import reading
 
 if TYPE_CHECKING:
-    from ..replay import Effect, PolicyComparison
+    from ..replay import Effect, PolicyComparison, Spent
 
 __all__ = ["diff", "print_changes"]
 
@@ -121,7 +121,8 @@ def _rows(found: PolicyComparison) -> Iterable[dict[str, Any]]:
         ("calls_after_block", "calls after a block"),
     ):
         yield _row(what, getattr(old.totals, key), getattr(new.totals, key))
-    for part, says in PARTS.items():
+    for part, words in PARTS.items():
+        says = words.replace("avoidable:", "spared:")
         one, other = (getattr(side.effect.after, part) for side in (old, new))
         if part != "rest":
             yield _row(f"  {says}", one.calls, other.calls)
@@ -130,8 +131,42 @@ def _rows(found: PolicyComparison) -> Iterable[dict[str, Any]]:
         if one.wall_ns or other.wall_ns:
             yield _row("    time", one.wall_ns, other.wall_ns, seconds)
         if one.requests or other.requests:
-            yield {"what": "    tokens", "before": tokens(one), "after": tokens(other), "change": ""}
-            yield {"what": "    cost", "before": money(one), "after": money(other), "change": ""}
+            yield {
+                "what": "    tokens",
+                "before": tokens(one),
+                "after": tokens(other),
+                "change": _tokens(one, other),
+            }
+            yield {
+                "what": "    cost",
+                "before": money(one),
+                "after": money(other),
+                "change": _cost(one, other),
+            }
+
+
+def _tokens(one: Spent, other: Spent) -> str:
+    """ "+1,200 in, -30 out"; of sides that are known in part, of what is known."""
+    if one.requests and one.input_tokens is None and one.output_tokens is None:
+        return "not known"
+    if other.requests and other.input_tokens is None and other.output_tokens is None:
+        return "not known"
+    changes = [
+        f"{(getattr(other, name) or 0) - (getattr(one, name) or 0):+,} {word}"
+        for name, word in (("input_tokens", "in"), ("output_tokens", "out"))
+        if (getattr(other, name) or 0) != (getattr(one, name) or 0)
+    ]
+    return ", ".join(changes)
+
+
+def _cost(one: Spent, other: Spent) -> str:
+    if any(side.requests and side.cost is None for side in (one, other)):
+        return "not known"
+    change = (other.cost or 0) - (one.cost or 0)
+    if abs(change) < 0.00005:
+        return ""
+    digits = 2 if abs(change) >= 1 else 4
+    return f"{'+' if change > 0 else '-'}${abs(change):,.{digits}f}"
 
 
 def _row(what: str, before: int, after: int, shown: Callable[[int], str] = "{:,}".format) -> dict[str, Any]:
@@ -157,11 +192,9 @@ def _print_table(found: PolicyComparison) -> None:
         f"{projected:,} projected)."
     )
     out.print(
-        f"Gain: {found.newly_avoided:,} more needless calls prevented"
-        + _undone(found.no_longer_avoided, "no longer")
-        + f". Harm: {found.newly_lost:,} more calls lost that brought something new"
-        + _undone(found.no_longer_lost, "no longer lost")
-        + f". Runs newly ended: {found.runs_newly_blocked:,}; spared: {found.runs_spared:,}."
+        f"Gain: {_more(found.newly_avoided, found.no_longer_avoided, 'needless calls spared')}. "
+        f"Harm: {_more(found.newly_lost, found.no_longer_lost, 'calls lost that brought something new')}. "
+        f"Runs newly ended: {found.runs_newly_blocked:,}; no longer ended: {found.runs_spared:,}."
     )
     out.print()
     print_table({"what": "", "before": "before", "after": "after", "change": "change"}, _rows(found))
@@ -183,7 +216,7 @@ def _print_table(found: PolicyComparison) -> None:
         {
             "tool": "tool",
             "changed": "calls changed",
-            "avoidable": "avoidable",
+            "avoidable": "spared",
             "lost": "lost",
             "blocked": "runs ended",
         },
@@ -224,8 +257,11 @@ def _print_table(found: PolicyComparison) -> None:
         )
 
 
-def _undone(number: int, words: str) -> str:
-    return f" ({number:,} {words})" if number else ""
+def _more(more: int, fewer: int, what: str) -> str:
+    """ "3 more calls lost", "3 fewer calls lost", "5 more calls lost, 3 fewer": no balance."""
+    if fewer and not more:
+        return f"{fewer:,} fewer {what}"
+    return f"{more:,} more {what}" + (f", {fewer:,} fewer" if fewer else "")
 
 
 def _arrow(before: Effect, after: Effect, part: str) -> str:

@@ -53,6 +53,14 @@ def test_the_table_says_gain_harm_and_which_verdicts_change(run, samples_db, str
     assert f"Gain: {found['newly_avoided']:,} more" in ran.out
     assert f"{found['newly_lost']:,} more calls lost" in ran.out
     assert "allowed → nudged" in ran.out
+    back = run("policy", "diff", strict, "default", "--db", samples_db).out
+    assert f"Gain: {found['newly_avoided']:,} fewer needless calls spared." in back
+    (one, other) = (next(line for line in out.splitlines() if "spared:" in line) for out in (ran.out, back))
+    assert "+" in one
+    assert "-" in other
+    for what in ("tokens", "cost"):
+        line = next(line for line in ran.out.splitlines() if line.split()[:1] == [what])
+        assert "+" in line
     again = run("policy", "diff", strict, strict, "--db", samples_db).out
     assert "say the same" in again
     assert "No verdict changes" in again
