@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["score", "share"]
 
+_FEW = 10  # labelled incidents under which intervals are too wide to tell thresholds apart
 _LEGEND = (
     "Precision: of the incidents that it falls on, the true loops. Recall: of the true loops, those that it "
     "falls on. In brackets 95 % Wilson intervals. The lines of one threshold have the other one off. "
@@ -129,8 +131,10 @@ def _print_scores(
             "loopscope label KEY VERDICT; or see what the recording suggests: loopscope labels --weak"
         )
         return
+    if counts.incidents < _FEW:
+        out.print("Too few labels to choose by; label more.")
     for by, rows in (("block", by_block), ("nudge", by_nudge)):
-        lines = [_line(row, by) for row in rows]
+        lines = _folded([_line(row, by) for row in rows])
         if getattr(at_policy, f"{by}_threshold") is not None:
             lines.append({**_line(at_policy, by), "threshold": f"policy: {_named(at_policy)}"})
         out.print()
@@ -193,6 +197,16 @@ def _line(row: ThresholdScore, by: str) -> dict[str, Any]:
     line["cut_off"] = everything.cut_off
     line["exact"] = f"{everything.exact:,} of {everything.tp + everything.fp:,}"
     return line
+
+
+def _folded(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbouring thresholds that score alike, on one line: "6-12"."""
+    folded: list[dict[str, Any]] = []
+    for _, alike in groupby(lines, lambda line: {**line, "threshold": None}):
+        first, *others = alike
+        ends = f"{first['threshold']}-{others[-1]['threshold']}" if others else first["threshold"]
+        folded.append({**first, "threshold": ends})
+    return folded
 
 
 def share(one: Ratio) -> str:

@@ -188,6 +188,13 @@ def test_scores_say_what_they_rest_on(run, db: Path, keys: dict[str, str]) -> No
     table = run("score", "--db", db).out
     assert table.startswith("2 labelled incidents of 2 groups: 1 true loop, 1 other. Left out: 1 unsure, 7 ")
     assert "policy: 3/5" in table
+    assert "Too few labels to choose by; label more." in table
+    assert [line.split()[0] for line in table.splitlines() if line[:1].isdigit()][1:] == [
+        "3-4",
+        "5-12",
+        "2-4",
+        "5-8",
+    ]
     lines = rows(run("score", "--db", db, "--block", "4", "--nudge", "3", "--format", "csv").out)
     assert [(one["by"], one["nudge"], one["block"], one["split"]) for one in lines[6:9]] == [
         ("block", "", "4", split) for split in ("tuning", "held_out", "all")
