@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -253,4 +254,6 @@ def folder(db: Path) -> str | None:
     holder = folder_of(db)
     if holder is None:
         return None
+    if holder.get("pid") == os.getpid():
+        return f"this server (process {os.getpid()})"
     return f"{holder.get('role', 'process')} {holder.get('pid', '')}".strip()
