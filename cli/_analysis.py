@@ -186,6 +186,7 @@ def incidents(
         row["label"] = said.verdict.value if said else None
         row["label_note"] = said.note if said else None
         row["short_key"] = row["key"][:_SHORT_KEY]
+        row["which"] = " → ".join(row["tools"]) or row["tool_name"]
         row["who"] = row["agent_name"] or row["service_name"]
         row["seconds"] = (row["last_ns"] - row["first_ns"]) / 1e9
         row["how_it_ended"] = "resolved" if row["resolved"] else "unresolved"
@@ -194,7 +195,7 @@ def incidents(
         "kind": "kind",
         "service_name": "service",
         "who": "agent",
-        "tool_name": "tool",
+        "which": "tool",
         "calls": "calls",
         "repeated_calls": "repeats",
         "seconds": "seconds",
@@ -205,7 +206,7 @@ def incidents(
         "sample_arguments": "arguments",
     }
     json_rows = [
-        {k: v for k, v in row.items() if k not in ("short_key", "who", "seconds", "how_it_ended")}
+        {k: v for k, v in row.items() if k not in ("short_key", "which", "who", "seconds", "how_it_ended")}
         for row in rows
     ]
     _print_rows(

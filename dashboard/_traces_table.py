@@ -10,7 +10,7 @@ from ..replay.traces import RunPage, RunRow, RunSort
 from . import _data, _snippets, _traces_link, _ui
 from ._filters import View
 from ._text import count, plain
-from ._traces_words import STATUS, ended, names, spent, who
+from ._traces_words import STATUS, costs, ended, names, who
 from ._units import ago, duration, when
 
 __all__ = ["draw", "table"]
@@ -129,6 +129,8 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             "open": ["Open"] * len(found),
             "age": [ago(one.last_ns, now_ns) for one in found],
             "agent": [names(one.agent_name or one.service_name, one.several_agents) for one in found],
+            "service": [names(one.service_name) for one in found],
+            "short": [plain(one.run_id, 120)[:8] for one in found],
             "repeats": [one.repeats for one in found],
             "incidents": [one.incidents for one in found],
             "status": [STATUS[one.status] for one in found],
@@ -137,9 +139,8 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             "requests": [one.requests for one in found],
             "took": [duration(one.duration_ns) for one in found],
             "tokens": [one.tokens for one in found],
-            "cost": [spent(one.cost) for one in found],
+            "cost": costs([one.cost for one in found]),
             "model": [names(one.model, one.several_models) for one in found],
-            "service": [names(one.service_name) for one in found],
             "when": [when(one.first_ns) for one in found],
             "run": [plain(one.run_id, 120) for one in found],
             "session": [names(one.session_id) for one in found],
@@ -166,6 +167,8 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             ),
             "age": text("Last sign", width=95),
             "agent": text("Agent", width=130, help="Or its service, where the agent has no name"),
+            "service": text("Service", width=110),
+            "short": text("Run", width=84, help="How its id begins; the whole id is further right"),
             "repeats": number(
                 "Repeats", width=72, help="Calls with the same result as the equal call before"
             ),
@@ -178,9 +181,8 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             "tokens": number("Tokens", width=84, format="localized", help="Sent and answered"),
             "cost": text("Cost", width=78),
             "model": text("Model", width=130),
-            "service": text("Service", width=130),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=155),
-            "run": text("Run", width=260),
+            "run": text("Run id", width=260),
             "session": text("Session", width=160),
         },
     )

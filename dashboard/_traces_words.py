@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..replay.traces import RunHead, RunRow
 from ._text import count, plain
 from ._theme import KIND_NAMES
 from ._units import duration, money
 
-__all__ = ["SOURCES", "STATUS", "ended", "names", "said", "spent", "who"]
+__all__ = ["SOURCES", "STATUS", "costs", "ended", "names", "said", "spent", "who"]
 
 STATUS = {
     "ok": "✓ OK",
@@ -36,6 +38,14 @@ def names(name: str | None, several: bool = False) -> str | None:
 def spent(cost: float | None) -> str | None:
     """A cost for a cell: runs cost little, and $0.0000 would say that they cost nothing."""
     return None if cost is None else "< $0.0001" if 0 < cost < 0.0001 else money(cost)
+
+
+def costs(dollars: Sequence[float | None]) -> list[str | None]:
+    """Costs for the cells of one column, all to the same place."""
+    digits = 4 if any(one is not None and 0 < one < 0.01 for one in dollars) else 2
+    return [
+        None if one is None else "< $0.0001" if 0 < one < 0.0001 else f"${one:,.{digits}f}" for one in dollars
+    ]
 
 
 def who(run: RunRow) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._text import plural
 from .._words import KIND_WORDS
+from ..reports._all import tools_of
 from ..reports._document import (
     Block,
     Document,
@@ -101,7 +102,7 @@ def _unread(result: CheckResult) -> list[Block]:
 
 def _runs(result: CheckResult, shown: int) -> list[Block]:
     rows = tuple(_row(run) for run in result.findings[:shown])
-    header = ("Run", "Agent", "What the policy says", "Arguments", "")
+    header = ("Run", "Agent", "What the policy says", "Arguments", "Note")
     blocks: list[Block] = [Table(header, rows)] if rows else []
     if result.findings_total > shown:
         blocks.append(Paragraph(f"{plural(result.findings_total - shown, 'more run')} left out."))
@@ -138,7 +139,7 @@ def _incidents(result: CheckResult, shown: int) -> list[Block]:
                 Quoted(one.key),
                 KIND_WORDS[one.kind].lower(),
                 "not recorded" if who is None else Quoted(who, 60),
-                Quoted(one.tool_name, 60),
+                tools_of(one),
                 f"{one.calls:,}",
                 "resolved" if one.resolved else "unresolved",
             )

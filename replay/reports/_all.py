@@ -104,7 +104,7 @@ def _groups(incidents: tuple[Incident, ...]) -> list[Block]:
     rows: list[tuple[Inline, ...]] = [
         (
             KIND_WORDS[same[0].kind].lower(),
-            _tools(same[0]),
+            tools_of(same[0]),
             f"{len({one.run_id for one in same}):,}",
             f"{len(same):,}",
             f"{sum(one.repeated_calls for one in same):,}",
@@ -128,7 +128,7 @@ def _list(incidents: tuple[Incident, ...], labels: Mapping[str, Label]) -> list[
             KIND_WORDS[one.kind].lower(),
             utc(one.first_ns),
             "not recorded" if one.agent_name is None else Quoted(one.agent_name, 60),
-            _tools(one),
+            tools_of(one),
             f"{one.calls:,}",
             duration(one.duration_ns),
             "" if one.nudge_at is None else f"{one.nudge_at:,}",
@@ -146,7 +146,8 @@ def _list(incidents: tuple[Incident, ...], labels: Mapping[str, Label]) -> list[
     return blocks
 
 
-def _tools(incident: Incident) -> Inline:
+def tools_of(incident: Incident) -> Inline:
+    """The tools that it goes round: "read_file → run_tests"."""
     parts: list[str | Quoted] = []
     for tool in incident.tools[:5]:
         parts.extend((" → ", Quoted(tool, 60)) if parts else (Quoted(tool, 60),))
