@@ -276,3 +276,19 @@ def test_policy_init_show_and_diff(run, tmp_path):
     assert wrong.code == 2
     assert "nudge_threshold" in wrong.err
     assert len(wrong.err.strip().splitlines()) == 1
+
+
+def test_the_one_other_database_of_the_folder_is_named(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "there is" not in run("replay").err
+    (tmp_path / "demo.duckdb").touch()
+    missing = run("replay")
+    assert missing.code == 2
+    assert missing.err.endswith("there is demo.duckdb here: --db demo.duckdb\n")
+    assert "there is" not in run("replay", "--db", "named.duckdb").err
+    (tmp_path / "other.duckdb").touch()
+    assert "there is" not in run("replay").err
+
+
+def test_a_cycle_is_named_by_all_its_tools(run, samples_db):
+    assert "read_file → run_tests" in run("incidents", "--db", samples_db).out
