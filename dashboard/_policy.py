@@ -10,7 +10,7 @@ import streamlit as st
 
 from ..guard import GuardPolicy, PolicyError
 from ._data import database
-from ._text import plain
+from ._text import count, plain
 
 __all__ = ["POLICY_VARIABLE", "Saved", "file", "loading_lines", "name", "saved", "warn"]
 
@@ -50,9 +50,10 @@ def saved() -> Saved:
 
 
 def name(policy: GuardPolicy) -> str:
-    """ "nudge 3, block 5"."""
+    """ "nudge 3, block 5, 1 tool exception"."""
     nudge, block = policy.nudge_threshold, policy.block_threshold
-    return f"nudge {nudge if nudge else 'off'}, block {block if block else 'off'}"
+    text = f"nudge {nudge if nudge else 'off'}, block {block if block else 'off'}"
+    return f"{text}, {count(len(policy.tools), 'tool exception')}" if policy.tools else text
 
 
 def loading_lines(path: Path) -> str:
