@@ -23,6 +23,7 @@ from ..replay import Filters
 __all__ = [
     "PARAMETER",
     "add_rule",
+    "asked_below",
     "assemble",
     "attempt",
     "back_one_step",
@@ -32,12 +33,18 @@ __all__ = [
     "generation",
     "keep_in_link",
     "link_value",
+    "looked_again",
     "one_run",
     "problem_of",
     "put",
+    "put_below",
     "read_link",
     "remember",
     "rest",
+    "say_next",
+    "say_now",
+    "stays_below",
+    "tell_below",
     "tool",
     "with_tool",
 ]
@@ -49,6 +56,7 @@ _STEPS = 20
 
 _REST, _NOW, _GENERATION = "_draft_rest", "_draft_now", "_draft_generation"
 _PROBLEMS, _UNDO = "_draft_problems", "_draft_undo"
+_BELOW, _TOLD, _STAYS, _SAY = "_draft_below", "_draft_told", "_draft_stays", "_draft_say"
 
 
 def rest(saved: GuardPolicy) -> GuardPolicy:
@@ -160,6 +168,59 @@ def remember(policy: GuardPolicy) -> None:
 def current(saved: GuardPolicy) -> GuardPolicy:
     """The draft as the knobs of this session stand, for the other parts of the page."""
     return st.session_state.get(_NOW) or saved
+
+
+def asked_below(part: str, at_once: bool, saved: GuardPolicy, whole: bool) -> GuardPolicy | None:
+    """The draft that a part below the knobs shows: the one it was last asked for.
+
+    A part that asks `at_once` follows the draft with every run of the whole page that is not for
+    `tell_below`.
+    """
+    below = st.session_state.setdefault(_BELOW, {})
+    if at_once and (part not in below or (whole and not stays_below())):
+        below[part] = current(saved)
+    asked = below.get(part)
+    st.session_state.setdefault(_TOLD, {})[part] = asked is not None and asked != current(saved)
+    return asked
+
+
+def looked_again(part: str, saved: GuardPolicy) -> None:
+    """From now on the part shows the draft as it stands."""
+    st.session_state.setdefault(_BELOW, {})[part] = current(saved)
+
+
+def tell_below(draft: GuardPolicy) -> None:
+    """Run the page once where a part has to say that it is of an older draft, or need not any more.
+
+    Further moves of a slider redraw nothing below.
+    """
+    told = st.session_state.get(_TOLD, {})
+    below = st.session_state.get(_BELOW, {})
+    if any((asked != draft) != told.get(part, False) for part, asked in below.items()):
+        st.session_state[_STAYS] = True
+        st.rerun()
+
+
+def put_below() -> None:
+    """The whole page has been drawn."""
+    st.session_state.pop(_STAYS, None)
+
+
+def stays_below() -> bool:
+    """Whether this run of the page is for `tell_below`: the parts below keep what they show."""
+    return bool(st.session_state.get(_STAYS))
+
+
+def say_next(text: str, icon: str) -> None:
+    """For callbacks, which cannot draw: the words stand in a toast of the run that follows."""
+    st.session_state[_SAY] = (text, icon)
+
+
+def say_now() -> None:
+    """What a callback had to say."""
+    said = st.session_state.pop(_SAY, None)
+    if said:
+        st.toast(said[0], icon=said[1])
 
 
 def one_run(filters: Filters) -> Filters:

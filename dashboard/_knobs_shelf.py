@@ -30,6 +30,7 @@ def draw(view: View, saved: _policy.Saved) -> None:
     """A fragment of its own: comparing two policies may take a second on a big store."""
     if st.session_state.pop("_draft_moved", False):
         st.rerun()  # sliders and figures lie outside this fragment
+    _knobs_draft.say_now()
     filters = _knobs_draft.one_run(view.filters)
     with _data.reader() as ask:
         shelf = ask.policies()
@@ -79,7 +80,9 @@ def _save_as(saved: _policy.Saved) -> None:
     else:
         st.session_state["policy_name"] = ""
         st.session_state["shelf_chosen"] = name
-        st.toast("Saved under its name. It is not in force by that.", icon=":material/bookmark_added:")
+        _knobs_draft.say_next(
+            "Saved under its name. It is not in force by that.", ":material/bookmark_added:"
+        )
 
 
 def _kept(shelf: dict[str, NamedPolicy], saved: _policy.Saved) -> None:
@@ -89,7 +92,7 @@ def _kept(shelf: dict[str, NamedPolicy], saved: _policy.Saved) -> None:
                 {
                     "name": plain(one.name, _LONGEST),
                     "thresholds": "cannot be read" if one.policy is None else _policy.name(one.policy),
-                    "force": "in force" if one.policy == saved.policy and saved.in_force else None,
+                    "force": "yes" if one.policy == saved.policy and saved.in_force else None,
                     "saved": one.saved_at,
                 }
                 for one in shelf.values()
@@ -99,8 +102,8 @@ def _kept(shelf: dict[str, NamedPolicy], saved: _policy.Saved) -> None:
         alt="Policies saved under a name",
         columns={
             "name": st.column_config.TextColumn("Name", width=180),
-            "thresholds": st.column_config.TextColumn("Thresholds", width=150),
-            "force": st.column_config.TextColumn("", width=80),
+            "thresholds": st.column_config.TextColumn("Thresholds", width=260),
+            "force": st.column_config.TextColumn("In force", width=80),
             "saved": st.column_config.DatetimeColumn("Saved (UTC)", format="YYYY-MM-DD HH:mm", width=140),
         },
     )
@@ -150,7 +153,7 @@ def _delete(name: str) -> None:
     except LoopscopeError as error:
         st.session_state["_shelf_said"] = str(error)
     else:
-        st.toast("Deleted.", icon=":material/delete:")
+        _knobs_draft.say_next("Deleted.", ":material/delete:")
 
 
 def _compare(shelf: dict[str, NamedPolicy], saved: _policy.Saved, filters: Filters) -> None:

@@ -20,7 +20,7 @@ __all__ = ["ahead", "draw"]
 _AT_ONCE = 5_000
 """Calls of a store whose rules are run without being asked."""
 
-_ASKED = "_rules_for"
+_PART = "rules"
 _DOES = {"halts": "the run ends", "refuses": "refuses calls", "marks": "marks only"}
 
 
@@ -37,27 +37,31 @@ def draw(view: View, saved: _policy.Saved) -> None:
     with _data.reader() as ask:
         calls = ask.coverage(filters).calls
         ask.release()
-    asked: GuardPolicy | None = st.session_state.get(_ASKED)
-    if asked is None and calls > _AT_ONCE:
+    asked = _knobs_draft.asked_below(_PART, calls <= _AT_ONCE, saved.policy, _data.in_whole_page())
+    if asked is None:
         st.caption(
             f"Running 16 rules over {count(calls, 'call')} takes a while; sliders stay quick meanwhile."
         )
         _run("Run them", saved)
         return
-    if asked is None or calls <= _AT_ONCE:
-        asked = now
     with st.spinner("Running the rules over the recorded runs…", show_time=True), _data.reader() as ask:
         found = ask.rules(asked, filters)
         ask.release()
-    _table(found)
-    stale = "" if asked == now else " The draft has moved on since."
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(
-            f"*Ours* is the draft with {_policy.name(asked)}.{stale} All after a first note or stop "
-            "is projected.",
-            width="stretch",
-        )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="rules_for"):
+        if asked == now:
+            st.caption(f"*Ours* is the draft with {_policy.name(asked)}.", width="content")
+        else:
+            st.markdown(
+                f":material/history: **For an earlier draft ({_policy.name(asked)}): run again.**",
+                width="content",
+            )
         _run("Run again", saved)
+    _table(found)
+    st.caption(
+        "All after a first note or stop is projected. The other rules count by thresholds of their own. What "
+        "they share with the draft is which calls brought something new (Spared, Lost); *reasoned-override* "
+        "also takes the draft's tools left alone and tools that reset others."
+    )
 
 
 def ahead(ask: _data.Reader, draft: GuardPolicy, filters: Filters) -> None:
@@ -68,7 +72,7 @@ def ahead(ask: _data.Reader, draft: GuardPolicy, filters: Filters) -> None:
 
 def _run(label: str, saved: _policy.Saved) -> None:
     def clicked() -> None:
-        st.session_state[_ASKED] = _knobs_draft.current(saved.policy)
+        _knobs_draft.looked_again(_PART, saved.policy)
 
     st.button(label, icon=":material/play_arrow:", key="rules_run", on_click=clicked)
 
@@ -85,7 +89,12 @@ def _table(found: Sequence[RuleComparison]) -> None:
             "spared": number("Spared", width=75, help="Calls after the stop that brought nothing new"),
             "lost": number("Lost", width=65, help="Calls after the stop that brought something new"),
             "right": text("Right", width=80, help="True loops, by your labels, in which it stops"),
-            "wrong": number("Wrong", width=70, help="Polls, legitimate repeats and retries it stops"),
+            "wrong": number(
+                "Wrong",
+                width=70,
+                help="Polls, legitimate repeats and retries that it "
+                "stops. Stops only: the figure True loops caught counts nudges, too",
+            ),
             "missed": number("Missed", width=70, help="True loops in which it does not stop"),
             "noticed": number("Runs noted", width=90),
             "only": number("Not by ours", width=95, help="Runs that it stops and the draft does not"),

@@ -15,7 +15,7 @@ __all__ = ["ahead", "draw"]
 _AT_ONCE = 5_000
 """Calls of a store whose suggestions are looked for without being asked."""
 
-_ASKED = "_suggestions_for"
+_PART = "suggestions"
 
 
 @st.fragment
@@ -25,27 +25,32 @@ def draw(view: View, saved: _policy.Saved) -> None:
     _traces_link.follow()
     if st.session_state.pop("_draft_moved", False):
         st.rerun()  # sliders and figures lie outside this fragment
+    _knobs_draft.say_now()
     filters = _knobs_draft.one_run(view.filters)
     now = _knobs_draft.current(saved.policy)
     _ui.section("Suggestions", "Changes that the recorded runs speak for, each replayed before it is shown.")
     with _data.reader() as ask:
         calls = ask.coverage(filters).calls
         ask.release()
-    asked: GuardPolicy | None = st.session_state.get(_ASKED)
-    if asked is None and calls > _AT_ONCE:
+    asked = _knobs_draft.asked_below(_PART, calls <= _AT_ONCE, saved.policy, _data.in_whole_page())
+    if asked is None:
         st.caption(f"Looking through {count(calls, 'call')} takes a while; sliders stay quick meanwhile.")
         _look("Look for suggestions", saved)
         return
-    if asked is None or calls <= _AT_ONCE:
-        asked = now
     with st.spinner("Looking through the recorded runs…", show_time=True), _data.reader() as ask:
         report = ask.suggestions(asked, filters)
         ask.release()
-    _show(report, saved)
-    stale = "" if asked == now else " The draft has moved on since."
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(f"Looked at: the draft with {_policy.name(asked)}.{stale}", width="content")
+    stale = asked != now
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="suggestions_for"):
+        if stale:
+            st.markdown(
+                f":material/history: **For an earlier draft ({_policy.name(asked)}): look again.**",
+                width="content",
+            )
+        else:
+            st.caption(f"For the draft with {_policy.name(asked)}.", width="content")
         _look("Look again", saved)
+    _show(report, saved, stale)
 
 
 def ahead(ask: _data.Reader, draft: GuardPolicy, filters: Filters) -> None:
@@ -56,27 +61,31 @@ def ahead(ask: _data.Reader, draft: GuardPolicy, filters: Filters) -> None:
 
 def _look(label: str, saved: _policy.Saved) -> None:
     def clicked() -> None:
-        st.session_state[_ASKED] = _knobs_draft.current(saved.policy)
+        _knobs_draft.looked_again(_PART, saved.policy)
 
     st.button(label, icon=":material/search:", key="suggestions_look", on_click=clicked)
 
 
-def _show(report: SuggestionReport, saved: _policy.Saved) -> None:
+def _show(report: SuggestionReport, saved: _policy.Saved, stale: bool) -> None:
+    if report.runs_guarded:
+        st.caption(
+            f":material/info: {count(report.runs_guarded, 'run')} recorded under a live guard "
+            f"{'is' if report.runs_guarded == 1 else 'are'} left out: what an agent did after a note is not "
+            "what it would have done without."
+        )
     if not report.suggestions:
         st.text(f"Nothing to suggest from {count(report.runs, 'run')} with {count(report.calls, 'call')}.")
     for one in report.suggestions:
         with st.container(border=True, key=f"suggestion_{one.key}"):
-            _one(one, report.policy, saved)
-    notes = list(report.notes)
-    if report.runs_guarded:
-        notes.append(f"{count(report.runs_guarded, 'run')} recorded under a live guard were left out.")
+            _one(one, report.policy, saved, stale)
+    notes = report.notes[1:] if report.runs_guarded else report.notes  # the first says the same
     if notes:
         with st.expander("What was looked at and not suggested", icon=":material/info:", key="notes"):
             for note in notes:
                 st.text(plain(note, 400))
 
 
-def _one(one: Suggestion, looked: GuardPolicy, saved: _policy.Saved) -> None:
+def _one(one: Suggestion, looked: GuardPolicy, saved: _policy.Saved, stale: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.text(plain(one.title, 200), width="stretch")
         st.button(
@@ -84,9 +93,12 @@ def _one(one: Suggestion, looked: GuardPolicy, saved: _policy.Saved) -> None:
             key=f"accept_{one.key}",
             type="primary",
             icon=":material/check:",
+            disabled=stale,
             on_click=_accept,
             args=(one, saved),
-            help="Puts it into the draft. Nothing is saved yet.",
+            help="The draft has moved on since: look again."
+            if stale
+            else "Puts it into the draft. Nothing is saved yet.",
         )
     if one.warning:
         st.text(f"⚠ {plain(one.warning, 240)}")
@@ -135,8 +147,7 @@ def _accept(one: Suggestion, saved: _policy.Saved) -> None:
         _knobs_draft.put(accept(now, [one]), saved.policy, now)
     except PolicyError as error:
         st.session_state["_pushed"] = plain(error, 240)
-        st.toast("This does not go together with the draft.", icon=":material/error:")
+        _knobs_draft.say_next("This does not go together with the draft.", ":material/error:")
     else:
-        if st.session_state.get(_ASKED) is not None:  # what was looked for on demand stays in sight
-            st.toast("In the draft. Look again to see what is left to do.", icon=":material/check:")
+        _knobs_draft.say_next("In the draft, not saved yet.", ":material/check:")
     st.session_state["_draft_moved"] = True

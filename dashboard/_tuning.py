@@ -69,6 +69,8 @@ def draw(view: View, saved: _policy.Saved) -> None:
         _ui.coverage_note(now.coverage)
     _changes.draw(changed, same)
     _take_away(draft, saved)
+    if not whole:
+        _knobs_draft.tell_below(draft)
 
 
 def _ask(
@@ -85,7 +87,7 @@ def _ask(
         _tuning_pictures.ahead(ask, draft, saved.policy, filters)
         if whole:
             ask.policies()
-            for part in (_suggestions, _rules):
+            for part in () if _knobs_draft.stays_below() else (_suggestions, _rules):
                 part.ahead(ask, draft, filters)
         ask.release()
     return found
@@ -180,34 +182,35 @@ def _caught(now: Impact, before: Impact, scores: LabelScores | None, same: bool)
     """Caught and missed: by labels where there are any, else by runs that looped to their end."""
     if scores is not None and scores.labels.positive + scores.labels.negative and scores.rows:
         part = scores.rows[0].nudge[Split.ALL]
-        notes = [
-            f"{part.fn:,} missed",
-            f"{part.fp:,} of {part.fp + part.tn:,} others caught wrongly",
-            "nudge or block, by your labels",
-        ]
+        blocked = scores.rows[0].block[Split.ALL].fp
+        note = count(part.fp, "false alarm")
+        if part.fp:
+            note += f", {blocked:,} by a block" if blocked else ", none by a block"
+        said = (
+            f"By your labels, nudge or block: {part.fn:,} missed; {part.fp:,} of {part.fp + part.tn:,} "
+            f"others caught wrongly, {blocked:,} of them by a block."
+        )
         if part.cut_off:
-            notes.append(f"{part.cut_off:,} cut off by an earlier block")
-        _ui.figure("True loops caught", f"{part.tp:,} of {part.tp + part.fn:,}", note="; ".join(notes))
+            said += f" {part.cut_off:,} cut off by an earlier block."
+        _ui.figure("True loops caught", f"{part.tp:,} of {part.tp + part.fn:,}", note=note, help=said)
         return
     soft, old = now.soft_failures, before.soft_failures
     spoken = soft.unresolved_nudged + soft.unresolved_blocked
-    notes = [
-        f"ended; {soft.unresolved_nudged:,} nudged",
-        f"{soft.resolved_blocked:,} of {soft.resolved:,} that got out by themselves ended too",
-    ]
+    notes = [f"ended, {soft.unresolved_nudged:,} nudged", count(soft.resolved_blocked, "false alarm")]
     if not soft.unresolved:
         notes[0] = "no run looped to its end"
     elif not spoken:
-        notes[0] = f"ended; {soft.unresolved:,} missed"
+        notes[0] = f"ended, {soft.unresolved:,} missed"
     _ui.figure(
         "Loops caught",
         f"{soft.unresolved_blocked:,} of {soft.unresolved:,}",
-        note="; ".join(notes),
+        note=" · ".join(notes),
         delta=None if same else soft.unresolved_blocked - old.unresolved_blocked,
         delta_note="vs saved",
         good="up",
-        help="Runs that looped until they ended, and whose agent span ended OK all the same. With labels "
-        "this figure says what people called a true loop.",
+        help="Runs that looped until they ended, and whose agent span ended OK all the same. False "
+        f"alarms: of {count(soft.resolved, 'run')} that got out by themselves, those that would have been "
+        "ended, too. With labels this figure says what people called a true loop.",
     )
 
 
@@ -223,14 +226,17 @@ def _spent(now: Impact, before: Impact, same: bool) -> None:
     old = before.effect.after.avoidable
     rest = now.effect.after.rest
     with _ui.figures(3, 180):
-        for label, text, worth in (
-            ("Time spared", _time, lambda one: one.wall_ns),
-            ("Tokens spared", _tokens, _all_tokens),
-            ("Money spared", _money, lambda one: one.cost),
+        for label, text, worth, step in (
+            ("Time spared", _time, lambda one: one.wall_ns, duration),
+            ("Tokens spared", _tokens, _all_tokens, "{:,}".format),
+            ("Money spared", _money, lambda one: one.cost, money),
         ):
             notes = []
-            if not same and worth(spared) is not None and worth(old) is not None:
-                notes.append(f"saved policy: {text(old)}")
+            now_worth, old_worth = worth(spared), worth(old)
+            delta = None
+            if not same and now_worth is not None and old_worth is not None:
+                more = now_worth - old_worth
+                delta = f"{'-' if more < 0 else '+'}{step(abs(more))}" if more else 0
             if lost.calls:
                 notes.append(f"lost calls took {text(lost)}")
             if label == "Money spared" and spared.requests:
@@ -238,8 +244,15 @@ def _spent(now: Impact, before: Impact, same: bool) -> None:
             if label == "Tokens spared" and spared.requests:
                 notes.append(f"recorded for {spared.requests_with_usage:,} of {spared.requests:,} requests")
             if label == "Time spared" and rest.wall_ns:
-                notes.append(f"and {duration(rest.wall_ns)} behind the last calls")
-            _ui.figure(label, text(spared), note="; ".join(notes) or "no run is ended")
+                notes.append(f"plus {duration(rest.wall_ns)} of model requests after them")
+            _ui.figure(
+                label,
+                text(spared),
+                note="; ".join(notes) or "no run is ended",
+                delta=delta,
+                delta_note="vs saved",
+                good="up",
+            )
 
 
 def _time(one: Spent) -> str:
@@ -273,7 +286,7 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
     left, right = st.columns(2, gap="large")
     toml = draft.to_toml()
     with left:
-        st.code(toml, language="toml", height=340 if toml.count("\n") > 16 else "content")
+        st.code(toml, language="toml", height="content")
         with st.container(horizontal=True, gap="small"):
             same = saved.in_force and draft == saved.policy
             if st.button(
@@ -303,12 +316,17 @@ def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:
             )
         where = lit(saved.path, 200)
         if saved.problem:
-            st.caption(f"Saving replaces the broken file {where}; defaults until then")
+            st.caption(f"Saving replaces the broken file {where}.")
+        elif same:
+            st.caption(f"Saved in {where}.")
         else:
-            st.caption(
-                f"Saved in {where}" + ("" if saved.exists else " once you save it; defaults until then")
-            )
+            st.caption(f"Saving {'replaces' if saved.exists else 'writes'} {where}.")
     with right:
+        if not same:
+            force = where if saved.in_force else "the default policy"
+            st.caption(
+                f":material/warning: Not saved yet. In force: {force}; save before copying these lines."
+            )
         st.caption("Load it in the agent:")
         st.code(_policy.loading_lines(saved.path), language="python", wrap_lines=True)
         st.caption("Check a trace file against it, in CI or on call:")

@@ -81,7 +81,7 @@ def figure(
     value: str,
     *,
     note: str = "",
-    delta: float | None = None,
+    delta: float | str | None = None,
     delta_note: str = "",
     good: str = "down",
     help: str | None = None,

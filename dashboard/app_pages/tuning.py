@@ -7,6 +7,7 @@ import streamlit as st
 from loopscope.dashboard import (
     _data,
     _filters,
+    _knobs_draft,
     _knobs_shelf,
     _policy,
     _rules,
@@ -34,6 +35,7 @@ def main() -> None:
     _suggestions.draw(view, saved)
     _rules.draw(view, saved)
     _knobs_shelf.draw(view, saved)
+    _knobs_draft.put_below()
 
 
 main()

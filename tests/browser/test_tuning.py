@@ -49,6 +49,25 @@ def test_a_suggestion_is_accepted_and_undone(tuning_server, visit):
     assert "resets" not in draft(tab)
 
 
+def test_suggestions_of_an_older_draft_say_so_and_wait(tuning_server, visit):
+    tab = visit(tuning_server)
+    tab.open("tuning")
+    accept = tab.page.get_by_role("button", name="Accept").first
+    accept.wait_for()
+    tab.page.locator(".st-key-group_failed summary").click()
+    box = tab.page.get_by_role("spinbutton", name="Block at equal failures")
+    box.fill("4")
+    box.press("Enter")
+    tab.page.locator(".st-key-suggestions_for").get_by_text("For an earlier draft").wait_for()
+    tab.page.locator(".st-key-rules_for").get_by_text("For an earlier draft").wait_for()
+    tab.settled()
+    assert accept.is_disabled()
+    tab.page.get_by_role("button", name="Look again").click()
+    tab.page.locator(".st-key-suggestions_for").get_by_text("For the draft").wait_for()
+    tab.settled()
+    assert accept.is_enabled()
+
+
 def test_a_policy_is_kept_under_a_name_and_compared(tuning_server, visit):
     tab = visit(tuning_server)
     tab.open("tuning?block=4")

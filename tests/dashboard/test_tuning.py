@@ -201,7 +201,9 @@ def test_labels_give_caught_and_missed_and_bands(own_db, visit):
     app.run()
     well(app)
     assert figures(app)["True loops caught"] == f"{part.tp} of {part.tp + part.fn}"
-    assert f"{part.fn} missed" in texts(app)
+    card = next(metric for metric in app.metric if metric.label == "True loops caught")
+    assert f"{part.fn} missed" in card.help
+    assert f"{part.fp} of {part.fp + part.tn} others caught wrongly" in card.help
     assert "95 % Wilson intervals" in texts(app)
 
 
