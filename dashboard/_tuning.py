@@ -237,14 +237,14 @@ def _spent(now: Impact, before: Impact, same: bool) -> None:
             if not same and now_worth is not None and old_worth is not None:
                 more = now_worth - old_worth
                 delta = f"{'-' if more < 0 else '+'}{step(abs(more))}" if more else 0
+            if label == "Time spared" and rest.wall_ns:
+                notes.append(f"plus {duration(rest.wall_ns)} of model requests after them")
             if lost.calls:
                 notes.append(f"lost calls took {text(lost)}")
             if label == "Money spared" and spared.requests:
                 notes.append(f"cost known of {spared.requests_with_cost:,} of {spared.requests:,} requests")
             if label == "Tokens spared" and spared.requests:
                 notes.append(f"recorded for {spared.requests_with_usage:,} of {spared.requests:,} requests")
-            if label == "Time spared" and rest.wall_ns:
-                notes.append(f"plus {duration(rest.wall_ns)} of model requests after them")
             _ui.figure(
                 label,
                 text(spared),
