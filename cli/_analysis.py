@@ -170,6 +170,7 @@ def incidents(
     Incidents do not depend on thresholds; the columns nudge and block say where those of the policy fall.
     """
     from .. import replay as engine
+    from ..replay._words import ended_in_short
 
     kinds = [member.value for member in engine.IncidentKind]
     if kind is not None and kind not in kinds:
@@ -178,9 +179,13 @@ def incidents(
     filters = replace(filters, labels=tuple(engine.label_filter(text) for text in label or ()))
     rules = load_policy(db, policy, nudge, block)
     with reading(db) as connection:
-        found = [one.to_json() for one in engine.find_incidents(connection, filters, rules)]
+        incidents = engine.find_incidents(connection, filters, rules)
         labels = engine.read_labels(connection)
-    rows = [row for row in found if kind is None or row["kind"] == kind]
+    rows = [
+        {**one.to_json(), "how_it_ended": ended_in_short(one)}
+        for one in incidents
+        if kind is None or one.kind.value == kind
+    ]
     for row in rows:
         said = labels.get(row["key"])
         row["label"] = said.verdict.value if said else None
@@ -189,7 +194,6 @@ def incidents(
         row["which"] = " → ".join(row["tools"]) or row["tool_name"]
         row["who"] = row["agent_name"] or row["service_name"]
         row["seconds"] = (row["last_ns"] - row["first_ns"]) / 1e9
-        row["how_it_ended"] = "resolved" if row["resolved"] else "unresolved"
     columns = {
         "short_key": "key",
         "kind": "kind",

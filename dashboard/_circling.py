@@ -23,16 +23,21 @@ _STATES = {
     "running": ":material/sync: running",
     "active": ":material/sync: no end recorded",
     "ended": ":material/stop_circle: ended in it",
+    "stopped": ":material/shield: stopped by the guard",
 }
 
 
 def said(found: Circling, now_ns: int) -> str:
     """Whether anything loops now, since when, where, and what it cost."""
     if not found.going_on:
-        if not found.just_ended:
+        parts: list[str] = []
+        if found.just_ended:
+            parts.append(f"{count(found.just_ended, 'run')} ended in a loop")
+        if found.just_stopped:
+            parts.append(f"a live guard stopped {count(found.just_stopped, 'run')}")
+        if not parts:
             return "Nothing is looping now."
-        runs = count(found.just_ended, "run")
-        return f"Nothing is looping now; {runs} ended in a loop in the last 10 minutes."
+        return f"Nothing is looping now; {' and '.join(parts)} in the last 10 minutes."
     worst = found.now[0].incident
     so_far = duration(max(0, now_ns - worst.first_ns))
     text = (
@@ -63,7 +68,7 @@ def now(view: View, history: str) -> None:
     _ui.sentence(f"{said(found, now_ns)} {history}")
     for number, one in enumerate(found.now[:_CARDS]):
         _card(one, now_ns, f"now_{number}")
-    left = found.going_on + found.just_ended - min(len(found.now), _CARDS)
+    left = found.going_on + found.just_ended + found.just_stopped - min(len(found.now), _CARDS)
     if left > 0:
         st.caption(f"{count(left, 'more run')}; all of them are among the newest incidents below.")
 
@@ -83,7 +88,9 @@ def _card(one: CirclingRun, now_ns: int, key: str) -> None:
             ]
             if incident.service_name:
                 parts.append(f"service {lit(incident.service_name, 40)}")
-            if incident.block_at:
+            if incident.stopped_at is not None:
+                parts.append(f"a live guard stopped it at call {incident.stopped_at:,}")
+            elif incident.block_at:
                 parts.append(f"the policy in force would block its call {incident.block_at:,}")
             elif incident.nudge_at:
                 parts.append(f"the policy in force would nudge its call {incident.nudge_at:,}")

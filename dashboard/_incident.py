@@ -15,7 +15,7 @@ from ._charts import show
 from ._incident_calls import Place, in_run
 from ._incident_faults import FAULT
 from ._incident_list import Shown
-from ._incident_table import PARAMETER, stay_and_open
+from ._incident_table import PARAMETER, ended, stay_and_open
 from ._labels import label_text
 from ._lanes import lanes
 from ._text import count, lit, plain
@@ -110,9 +110,13 @@ def _badges(detail: IncidentDetail, runs: int) -> None:
         st.badge(KIND_NAMES.get(one.kind, one.kind), color="blue", icon=":material/all_inclusive:")
         if one.resolved:
             st.badge("resolved", color="green", icon=":material/check:")
+        elif one.stopped_at is not None:
+            st.badge(
+                f"stopped by the guard at call {one.stopped_at:,}", color="green", icon=":material/shield:"
+            )
         else:
             st.badge("unresolved: the run ended in it", color="red", icon=":material/close:")
-        if one.soft_failure and not one.resolved:
+        if one.soft_failure and one.unresolved:
             st.badge(
                 "soft failure", color="orange", icon=":material/warning:", help="The run reported success."
             )
@@ -250,7 +254,7 @@ def _same_fault(one: Incident, group: Sequence[Incident], labels: Mapping[str, L
             "label": [
                 label_text(said.verdict.value if (said := labels.get(other.key)) else None) for other in shown
             ],
-            "ending": ["✓ resolved" if other.resolved else "✗ unresolved" for other in shown],
+            "ending": [ended(other) for other in shown],
             "took": [duration(other.duration_ns) for other in shown],
             "run": [plain(other.run_id, 120) for other in shown],
         }
@@ -274,7 +278,7 @@ def _same_fault(one: Incident, group: Sequence[Incident], labels: Mapping[str, L
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
             "repeats": st.column_config.NumberColumn("Repeats", width=72),
             "label": text("Label", width=140),
-            "ending": text("Ended", width=100),
+            "ending": text("Ended", width=128),
             "took": text("Took", width=80),
             "run": text("Run", width=260),
         },

@@ -122,10 +122,16 @@ def _told(entry: IncidentCall) -> str:
     if entry.result_change is None or entry.arguments_change is None:
         return "first"
     if entry.result_change.same and entry.arguments_change.same:
-        return "= same arguments, same result"
+        written = [
+            f"{name}: {change.summary}"
+            for name, change in (("arguments", entry.arguments_change), ("result", entry.result_change))
+            if change.summary != "same"
+        ]
+        return f"= {'; '.join(written)}" if written else "= same arguments, same result"
     parts = []
     for name, change in (("arguments", entry.arguments_change), ("result", entry.result_change)):
-        parts.append(f"= same {name}" if change.same else f"≠ {name}: {plain(change.summary, 80)}")
+        same = f"= same {name}" if change.summary == "same" else f"= {name}: {change.summary}"
+        parts.append(same if change.same else f"≠ {name}: {plain(change.summary, 80)}")
     return "; ".join(parts)
 
 

@@ -85,12 +85,15 @@ class Shown:
         return next((one.key for one in around if one.key not in self.labels and one.key != key), None)
 
 
+_ENDED = {"unresolved": "unresolved", "resolved": "resolved", "stopped": "stopped by guard"}
+
+
 def controls() -> None:
     """The page's own filters. They are drawn wherever the list matters, so that the URL keeps them."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="incident_filters"):
         _pills("Kind", "kind", KIND_NAMES)
         _pills("Came back with", "outcome", OUTCOMES)
-        _pills("Ended", "ended", {"unresolved": "unresolved", "resolved": "resolved"}, single=True)
+        _pills("Ended", "ended", _ENDED, single=True)
         _labels_of_the_bar()
         st.selectbox(
             "Worst by",
@@ -150,12 +153,16 @@ def narrowed(
         for one in found
         if (not kinds or one.kind in kinds)
         and (not outcomes or one.outcome in outcomes)
-        and (not ended or one.resolved == (ended == "resolved"))
+        and (not ended or ended == _ended(one))
         and (fault is None or one.group == fault)
     ]
     ordered = tuple(_sorted(fitting, order))
     shown = tuple(one for one in ordered if _said(labels, one) in wanted) if wanted else ordered
     return Shown(ordered, shown, labels, order, wanted == (NONE,))
+
+
+def _ended(one: Incident) -> str:
+    return "unresolved" if one.unresolved else "resolved" if one.resolved else "stopped"
 
 
 def _sorted(incidents: Sequence[Incident], order: Order) -> list[Incident]:

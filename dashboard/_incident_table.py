@@ -15,7 +15,7 @@ from ._theme import KIND_NAMES
 from ._ui import table
 from ._units import ago, duration, when
 
-__all__ = ["PARAMETER", "asked_for", "draw", "open_incident", "stay_and_open", "who"]
+__all__ = ["PARAMETER", "asked_for", "draw", "ended", "open_incident", "stay_and_open", "who"]
 
 PARAMETER = "incident"
 """The URL parameter that names the open incident."""
@@ -28,6 +28,7 @@ _ENDINGS = {
     "another_result": "another result came",
     "other_work": "went on to other work",
     "run_ended": "the run ended in it",
+    "stopped_by_guard": "a live guard stopped it",
 }
 
 
@@ -60,6 +61,13 @@ def who(one: Incident) -> str:
     """Agent and tools: who went round, and in what."""
     tools = plain(" → ".join(one.tools), 120)
     return f"{plain(one.agent_name, 60)} / {tools}" if one.agent_name else tools
+
+
+def ended(one: Incident) -> str:
+    """How it ended, for a cell."""
+    if one.stopped_at is not None:
+        return "■ stopped by guard"
+    return "✓ resolved" if one.resolved else "✗ unresolved"
 
 
 def draw(
@@ -97,7 +105,7 @@ def draw(
             "nudge": [one.nudge_at for one in shown],
             "block": [one.block_at for one in shown],
             "sure": [None if one.exact is None else "exact" if one.exact else "projected" for one in shown],
-            "ending": ["✓ resolved" if one.resolved else "✗ unresolved" for one in shown],
+            "ending": [ended(one) for one in shown],
             "how": [_ENDINGS.get(one.ending, one.ending) for one in shown],
             "when": [when(one.first_ns) for one in shown],
             "service": [None if one.service_name is None else plain(one.service_name) for one in shown],
@@ -135,7 +143,7 @@ def draw(
             "tokens": st.column_config.NumberColumn(
                 "Tokens", help="Of the requests in between", format="localized", width=68
             ),
-            "ending": st.column_config.TextColumn("Ended", width=98),
+            "ending": st.column_config.TextColumn("Ended", width=128),
             "nudge": st.column_config.NumberColumn(
                 "▲ Nudge", help="Which of its calls is nudged first", width=74
             ),

@@ -12,7 +12,7 @@ from ._incident_table import PARAMETER as INCIDENT
 from ._text import count, lit, plain
 from ._theme import KIND_NAMES
 from ._traces_link import PARAMETER, SPAN, VIEW, run_query
-from ._traces_words import SOURCES, STATUS, said, spent
+from ._traces_words import SOURCES, ended_cell, said, spent
 from ._units import duration, instant
 
 __all__ = ["draw"]
@@ -46,7 +46,8 @@ def draw(ask: _data.Reader, head: RunHead, policy: GuardPolicy) -> None:
 def _badges(head: RunHead) -> None:
     run = head.run
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
-        st.badge(STATUS[run.status], color=_COLOURS[run.status])  # pyright: ignore[reportArgumentType]
+        colour = "green" if run.stopped and run.status != "running" else _COLOURS[run.status]
+        st.badge(ended_cell(run), color=colour)  # pyright: ignore[reportArgumentType]
         st.badge(SOURCES.get(run.run_source, plain(run.run_source, 40)), color="grey")
         if run.guarded:
             st.badge("recorded under a live guard", color="violet", icon=":material/shield:")
@@ -132,7 +133,7 @@ def _facts(head: RunHead) -> None:
         "Recorded as": ", ".join(head.dialects) or None,
         "Began": instant(run.first_ns),
         "Last sign": instant(run.last_ns),
-        "Ended": STATUS[run.status],
+        "Ended": ended_cell(run),
         "Tokens sent": None if run.input_tokens is None else f"{run.input_tokens:,}",
         "Tokens answered": None if run.output_tokens is None else f"{run.output_tokens:,}",
         "Cost": spent(run.cost),

@@ -10,7 +10,7 @@ from ..replay.traces import RunPage, RunRow, RunSort
 from . import _data, _snippets, _traces_link, _ui
 from ._filters import View
 from ._text import count, plain
-from ._traces_words import STATUS, costs, ended, names, who
+from ._traces_words import costs, ended, ended_cell, names, who
 from ._units import ago, duration, when
 
 __all__ = ["draw", "table"]
@@ -133,7 +133,7 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             "short": [plain(one.run_id, 120)[:8] for one in found],
             "repeats": [one.repeats for one in found],
             "incidents": [one.incidents for one in found],
-            "status": [STATUS[one.status] for one in found],
+            "status": [ended_cell(one) for one in found],
             "calls": [one.calls for one in found],
             "failed": [one.failed_calls for one in found],
             "requests": [one.requests for one in found],
@@ -173,7 +173,7 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
                 "Repeats", width=72, help="Calls with the same result as the equal call before"
             ),
             "incidents": number("Incidents", width=78),
-            "status": text("Ended", width=110),
+            "status": text("Ended", width=128),
             "calls": number("Calls", width=62, format="localized", help="That finished"),
             "failed": number("Failed", width=62, format="localized", help="Calls that failed"),
             "requests": number("Requests", width=76, format="localized", help="To a model"),

@@ -9,7 +9,7 @@ from ._text import count, plain
 from ._theme import KIND_NAMES
 from ._units import duration, money
 
-__all__ = ["SOURCES", "STATUS", "costs", "ended", "names", "said", "spent", "who"]
+__all__ = ["SOURCES", "STATUS", "costs", "ended", "ended_cell", "names", "said", "spent", "who"]
 
 STATUS = {
     "ok": "✓ OK",
@@ -18,7 +18,12 @@ STATUS = {
     "running": "▶ running",
     None: "not recorded",
 }
-"""How a run ended, in a table."""
+
+_ENDED = {
+    "ok": "ended OK",
+    "unset": "ended without saying how",
+    "error": "ended in an error",
+}
 
 SOURCES = {
     "agent_span": "an invocation of an agent",
@@ -55,13 +60,16 @@ def who(run: RunRow) -> str:
 
 def ended(run: RunRow) -> str:
     """How it ended, in a sentence."""
-    return {
-        "ok": "ended OK",
-        "unset": "ended without saying how",
-        "error": "ended in an error",
-        "running": "not ended yet",
-        None: "its end was not recorded",
-    }[run.status]
+    if run.status == "running":
+        return "not ended yet"
+    if run.stopped:
+        return "stopped by a live guard"
+    return "its end was not recorded" if run.status is None else _ENDED[run.status]
+
+
+def ended_cell(run: RunRow) -> str:
+    """How it ended, in a table."""
+    return "■ stopped by guard" if run.stopped and run.status != "running" else STATUS[run.status]
 
 
 def said(head: RunHead) -> str:
@@ -72,12 +80,8 @@ def said(head: RunHead) -> str:
     if run.status == "running":
         text = f"{who(run)} is running: {made} so far, in {took}"
     else:
-        how = {
-            "ok": "ended OK",
-            "unset": "ended without saying how",
-            "error": "ended in an error",
-            None: "left no record of how it ended",
-        }[run.status]
+        how = "left no record of how it ended" if run.status is None else _ENDED[run.status]
+        how = "was stopped by a live guard" if run.stopped else how
         text = f"{who(run)} made {made} in {took} and {how}"
     if not head.incidents:
         repeated = f"; {count(run.repeats, 'call')} brought nothing new" if run.repeats else ""

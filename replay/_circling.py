@@ -29,6 +29,7 @@ SILENT_NS = 60 * _MINUTE
 """A run whose agent span is open but that gave no sign for so long has probably died."""
 _CANDIDATES = 500
 _SHOWN = 20
+_OVER = ("ended", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,12 @@ class CirclingRun:
     """One run whose last calls went in circles a moment ago."""
 
     incident: Incident  # its newest one
-    state: str  # running: its span is open; active: no span says that it ended; ended
+    state: str  # running: its span is open; active: no span says that it ended; ended; stopped: by a guard
 
     @property
     def goes_on(self) -> bool:
         """Whether it may still be spending."""
-        return self.state != "ended"
+        return self.state not in _OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Circling:
     just_ended: int
     spent: Spent  # during all incidents but twins; a request within two of them counts once
     runs: int  # that have one
+    just_stopped: int = 0  # by a live guard
 
 
 def circling(
@@ -80,12 +82,14 @@ def circling(
         if state:
             states[one.incident.run_id] = state
     chosen = [one for one in candidates if one.incident.run_id in states]
-    chosen.sort(key=lambda one: states[one.incident.run_id] == "ended")
-    going_on = sum(1 for state in states.values() if state != "ended")
+    chosen.sort(key=lambda one: states[one.incident.run_id] in _OVER)
+    going_on = sum(1 for state in states.values() if state not in _OVER)
+    stopped = sum(1 for state in states.values() if state == "stopped")
     return Circling(
         now=tuple(CirclingRun(one, states[one.run_id]) for one in mark(facts, con, chosen[:_SHOWN], policy)),
         going_on=going_on,
-        just_ended=len(states) - going_on,
+        just_ended=len(states) - going_on - stopped,
+        just_stopped=stopped,
         spent=_spent(con, [one.incident for one in found]),
         runs=len({one.incident.run_id for one in found}),
     )
@@ -93,6 +97,8 @@ def circling(
 
 def _state(incident: Incident, status: str | None, now_ns: int) -> str | None:
     recent = incident.last_ns >= now_ns - RECENT_NS
+    if incident.stopped_at is not None:
+        return "stopped" if recent else None
     if status == "running":
         return "running"
     if not recent:

@@ -201,6 +201,8 @@ def _incident(
     failed = span["outcome"] in (2, 3)
     error_text = head["error_text"] if failed else None
     another, other = span["another_result"], span["other_work"]
+    stopped_at = span["stopped_at"]
+    ending = "another_result" if another else "other_work" if other else "run_ended"
     calls = span["calls"]
     new = {IncidentKind.CYCLE: stretch.period, IncidentKind.SAME_ERROR: 1}.get(stretch.kind, 1)
     tools = tuple(dict.fromkeys(facts.tools[tool] for tool in span["tools"]))
@@ -230,10 +232,13 @@ def _incident(
         input_tokens=cost["input_tokens"] if cost else None,
         output_tokens=cost["output_tokens"] if cost else None,
         cost=cost["cost"] if cost else None,
-        resolved=bool(another or other),
-        ending="another_result" if another else "other_work" if other else "run_ended",
+        resolved=stopped_at is None and bool(another or other),
+        ending=ending if stopped_at is None else "stopped_by_guard",
         interleaved=span["last_seq"] - span["first_seq"] + 1 > calls,
-        soft_failure=stretch.kind is not IncidentKind.TWINS and span["run_id"] in ended_ok,
+        soft_failure=stretch.kind is not IncidentKind.TWINS
+        and stopped_at is None
+        and span["run_id"] in ended_ok,
+        stopped_at=stopped_at,
         outcome=OUTCOMES[span["outcome"]] if span["outcome"] else None,
         error_kind=facts.names["kind"][span["kind"]],
         error_text=error_text,

@@ -108,11 +108,13 @@ def _figures(
     calls: dict[str, Any] = judging.arrow("figures", params, where).to_pylist()[0]
     requests = request_counts(facts, con, filters)
     judged = analyse_requests(con, policy, filters, passed=False, limit=0).totals
+    looping = {one.run_id for one in _loops(incidents)}
     figures = Figures(
         runs=calls["runs"] + runs_without_calls(con, facts, filters),
         calls=calls["calls"],
-        runs_looping=len({one.run_id for one in _loops(incidents)}),
-        soft_failures=len({one.run_id for one in _loops(incidents) if one.soft_failure and not one.resolved}),
+        runs_looping=len(looping),
+        soft_failures=len({one.run_id for one in _loops(incidents) if one.soft_failure and one.unresolved}),
+        runs_with_twins_only=len({one.incident.run_id for one in incidents} - looping),
         repeated_calls=calls["repeated_calls"],
         requests=sum(row["requests"] for row in requests),
         failed_requests=sum(row["failed"] for row in requests) - judged.cancelled,

@@ -137,9 +137,9 @@ class Incident:
     output_tokens: int | None
     cost: float | None  # US dollars; None: not recorded
     resolved: bool
-    ending: str  # "another_result" | "other_work" | "run_ended"
+    ending: str  # "another_result" | "other_work" | "run_ended" | "stopped_by_guard"
     interleaved: bool  # other calls of the run lay between
-    soft_failure: bool  # the run's agent span ended OK although it went in circles
+    soft_failure: bool  # the run's agent span ended OK although it went in circles and no guard stopped it
     outcome: str | None  # of its calls
     error_kind: str | None
     error_text: str | None  # bounded; the first call's
@@ -147,6 +147,7 @@ class Incident:
     sample_result: str | None
     group: str  # equal for the same fault in other runs
     dialect: str
+    stopped_at: int | None = None  # number (from 1) of the call at which a live guard ended it
     nudge_at: int | None = None  # number (from 1) of the incident's first nudged call
     block_at: int | None = None  # number of its blocked call
     after_block: int | None = None  # calls of the incident after the run's block
@@ -157,6 +158,11 @@ class Incident:
     def duration_ns(self) -> int:
         """From the start of the first call to the end of the last; 0 where clocks ran backwards."""
         return max(0, self.last_ns - self.first_ns)
+
+    @property
+    def unresolved(self) -> bool:
+        """True if the run ended in it of itself: the agent did not get out, and no live guard stopped it."""
+        return not self.resolved and self.stopped_at is None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict."""
@@ -259,6 +265,7 @@ class Figures:
     failed_requests: int = 0  # without those that were cancelled
     cancelled_requests: int = 0
     preventable_requests: int | None = None  # by the sanitizer or by the guard; None: not judged
+    runs_with_twins_only: int = 0  # runs whose incidents are all twins; not among `runs_looping`
 
 
 @dataclass(frozen=True, slots=True)

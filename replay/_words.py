@@ -18,6 +18,7 @@ __all__ = [
     "KIND_WORDS",
     "Quote",
     "counterfactual",
+    "ended_in_short",
     "ending",
     "incident_summary",
     "incident_title",
@@ -48,7 +49,15 @@ def incident_title(incident: Incident, quote: Quote = str) -> str:
 
 def incident_summary(incident: Incident, run: RunInfo | None, policy: GuardPolicy, quote: Quote = str) -> str:
     """What happened, what a guard would have done, how it ended."""
-    sentences = [f"{what_happened(incident, quote)}; {counterfactual(incident, policy, quote)}."]
+    instead = counterfactual(incident, policy, quote)
+    if incident.stopped_at is not None:
+        sentences = [
+            f"{what_happened(incident, quote)}; a live guard stopped it at call {incident.stopped_at:,}."
+        ]
+        if incident.block_at != incident.stopped_at:
+            sentences.append(f"{instead[0].upper()}{instead[1:]}.")
+        return " ".join(sentences)
+    sentences = [f"{what_happened(incident, quote)}; {instead}."]
     sentences.append(ending(incident))
     if run is not None and run.guarded:
         sentences.append("The run was recorded while a guard was already at work.")
@@ -122,6 +131,13 @@ def thresholds_of(incident: Incident, policy: GuardPolicy) -> str:
     return f"{'off' if nudge is None else nudge}/{'off' if block is None else block}"
 
 
+def ended_in_short(incident: Incident) -> str:
+    """ "resolved", "unresolved", or "stopped by the guard at call 5"."""
+    if incident.stopped_at is not None:
+        return f"stopped by the guard at call {incident.stopped_at:,}"
+    return "resolved" if incident.resolved else "unresolved"
+
+
 def ending(incident: Incident) -> str:
     """How it ended, as a sentence."""
     if incident.ending == "another_result":
@@ -132,6 +148,8 @@ def ending(incident: Incident) -> str:
             text = "Later one of these calls gave another result."
     elif incident.ending == "other_work":
         text = "Then the run went on with other calls."
+    elif incident.stopped_at is not None:
+        text = f"A live guard stopped it at call {incident.stopped_at:,}."
     else:
         text = "The run's recorded calls end there."
     if incident.soft_failure:

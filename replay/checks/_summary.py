@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._text import plural
-from .._words import KIND_WORDS
+from .._words import KIND_WORDS, ended_in_short
 from ..reports._all import tools_of
 from ..reports._document import (
     Block,
@@ -141,7 +141,7 @@ def _incidents(result: CheckResult, shown: int) -> list[Block]:
                 "not recorded" if who is None else Quoted(who, 60),
                 tools_of(one),
                 f"{one.calls:,}",
-                "resolved" if one.resolved else "unresolved",
+                ended_in_short(one),
             )
         )
     header = ("Key", "Kind", "Agent", "Tool", "Calls", "Ended")

@@ -181,7 +181,9 @@ _RULES: tuple[tuple[str, Callable[[_Seen], bool]], ...] = (
     ("changed_after_work", lambda it: not it.failed and it.row["changed_calls_later"] is not None),
     (
         "run_ended_in_it",
-        lambda it: not it.failed and it.nothing_new and it.found.incident.ending == "run_ended",
+        lambda it: (
+            not it.failed and it.nothing_new and it.found.incident.ending in ("run_ended", "stopped_by_guard")
+        ),
     ),
     ("nothing_new_after", lambda it: not it.failed and it.nothing_new),
     (

@@ -9,7 +9,7 @@ from .._labelled import Label
 from .._text import duration, plural, utc
 from .._totals import ReplayResult
 from .._types import Incident, Totals
-from .._words import KIND_WORDS, incident_summary
+from .._words import KIND_WORDS, ended_in_short, incident_summary
 from ._document import (
     Block,
     Document,
@@ -83,11 +83,13 @@ def _summary(result: ReplayResult) -> str:
         return f"No incident in {plural(totals.runs, 'run')} with {plural(totals.calls, 'finished call')}."
     runs = len({one.run_id for one in found})
     repeats = sum(one.repeated_calls for one in found)
-    open_ends = sum(not one.resolved for one in found)
+    open_ends = sum(one.unresolved for one in found)
+    stopped = sum(one.stopped_at is not None for one in found)
+    guard = f"; a live guard stopped {stopped:,}" if stopped else ""
     return (
         f"{plural(len(found), 'incident')} in {runs:,} of {plural(totals.runs, 'run')}; "
         f"{plural(repeats, 'call')} of {totals.calls:,} brought nothing new. "
-        f"{open_ends:,} of the incidents ended with their run."
+        f"{open_ends:,} of the incidents ended with their run{guard}."
     )
 
 
@@ -133,7 +135,7 @@ def _list(incidents: tuple[Incident, ...], labels: Mapping[str, Label]) -> list[
             duration(one.duration_ns),
             "" if one.nudge_at is None else f"{one.nudge_at:,}",
             "" if one.block_at is None else f"{one.block_at:,}",
-            "resolved" if one.resolved else "unresolved",
+            ended_in_short(one),
             *((label_words(labels.get(one.key)),) if labelled else ()),
         )
         for one in incidents[:_ROWS]

@@ -6,7 +6,14 @@ from ...guard import GuardPolicy
 from .._labelled import Label
 from .._text import cut, duration, plural, utc
 from .._types import Incident, IncidentCall, IncidentDetail, TextChange
-from .._words import KIND_WORDS, counterfactual, incident_summary, incident_title, thresholds_of
+from .._words import (
+    KIND_WORDS,
+    counterfactual,
+    ended_in_short,
+    incident_summary,
+    incident_title,
+    thresholds_of,
+)
 from ._document import (
     Block,
     Code,
@@ -87,9 +94,10 @@ def _impact(detail: IncidentDetail) -> tuple[tuple[str, Inline], ...]:
         rows.append(("Holds", f"{plural(incident.folded_loops, 'loop')} that are not listed on their own"))
     runs = detail.related_runs
     rows.append(("The same fault", f"seen in {plural(runs, 'run')}" if runs > 1 else "seen in this run only"))
-    ended = "resolved: the agent got out of it" if incident.resolved else "unresolved: the run ended in it"
-    rows.append(("Ended", ended))
-    if incident.soft_failure and not incident.resolved:
+    meant = {"resolved": ": the agent got out of it", "unresolved": ": the run ended in it"}
+    ended = ended_in_short(incident)
+    rows.append(("Ended", f"{ended}{meant.get(ended, '')}"))
+    if incident.soft_failure and incident.unresolved:
         rows.append(("Visible from outside", "no: the agent's span ended without an error"))
     return tuple(rows)
 

@@ -30,6 +30,17 @@ stretches AS (
     FROM mine
     GROUP BY incident, run, by_tool
 ),
+blocks AS (
+    SELECT incident, min(number) AS number, min_by(end_ns, number) AS end_ns FROM mine WHERE seen = 2 GROUP BY incident
+),
+-- A live guard's block stopped it unless calls of it began behind the block that were not blocked.
+stopped AS (
+    SELECT b.incident, b.number AS stopped_at
+    FROM blocks AS b
+    JOIN mine AS m ON m.incident = b.incident
+    GROUP BY b.incident, b.number
+    HAVING NOT bool_or(m.number > b.number AND m.seen <> 2 AND m.start_ns >= b.end_ns)
+),
 answers AS (
     SELECT DISTINCT incident, key, result FROM mine WHERE NOT by_tool AND key IS NOT NULL
 ),
@@ -52,8 +63,14 @@ later AS (
     LEFT JOIN answers AS a ON a.incident = s.incident AND a.key = c.key AND a.result = c.result
     GROUP BY s.incident
 )
-SELECT s.*, r.run_id, coalesce(l.another_result, 0) AS another_result, coalesce(l.other_work, 0) AS other_work
+SELECT
+    s.*,
+    r.run_id,
+    coalesce(l.another_result, 0) AS another_result,
+    coalesce(l.other_work, 0) AS other_work,
+    b.stopped_at
 FROM stretches AS s
 JOIN runs AS r ON r.run = s.run
 LEFT JOIN later AS l ON l.incident = s.incident
+LEFT JOIN stopped AS b ON b.incident = s.incident
 ORDER BY s.incident

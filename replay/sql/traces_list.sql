@@ -19,7 +19,13 @@ calls AS (
         min(trace_id) AS trace_id, min(dialect) AS dialect, min(start_ns) AS first_ns, max(end_ns) AS last_ns,
         count(seq) AS calls, count(*) - count(seq) AS calls_not_ended,
         count(CASE WHEN outcome IN ('schema_error', 'general_tool_error') THEN 1 END) AS failed_calls,
-        count(recorded_verdict) > 0 AS guarded
+        count(recorded_verdict) > 0 AS guarded,
+        -- No call that was not blocked began behind the last block.
+        coalesce(
+            max(CASE WHEN recorded_verdict = 'block' THEN end_ns END)
+                >= max(CASE WHEN recorded_verdict IS DISTINCT FROM 'block' THEN start_ns END),
+            bool_and(recorded_verdict IS NOT DISTINCT FROM 'block')
+        ) AS stopped
     FROM called
     GROUP BY run_id
 ),
@@ -56,6 +62,7 @@ listed AS (
         coalesce(c.calls_not_ended, 0) AS calls_not_ended,
         coalesce(c.failed_calls, 0) AS failed_calls,
         coalesce(c.guarded, FALSE) AS guarded,
+        coalesce(c.stopped, FALSE) AS stopped,
         coalesce(q.requests, 0) AS requests,
         coalesce(q.failed_requests, 0) AS failed_requests,
         q.input_tokens,

@@ -77,6 +77,7 @@ class RunRow:
     incidents: int
     guarded: bool  # recorded under a live guard
     status: RunStatus | None
+    stopped: bool = False  # a live guard's block was the last of it
 
     @property
     def duration_ns(self) -> int:

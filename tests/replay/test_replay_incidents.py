@@ -11,8 +11,10 @@ from replay_rows import SECOND, START, call, database, number, request
 
 from loopscope.collector import ToolCall
 from loopscope.guard import GuardPolicy, NotFoundError, ToolPolicy
-from loopscope.replay import Filters, Incident, find_incidents, incident_detail
+from loopscope.replay import Filters, Incident, find_incidents, incident_detail, overview
 from loopscope.replay._stretches import cycles_in
+from loopscope.replay._words import ended_in_short
+from loopscope.replay.traces import list_runs
 
 
 def found(calls: list[ToolCall], **more: object) -> list[Incident]:
@@ -74,6 +76,59 @@ def test_a_run_that_ends_in_its_loop_is_unresolved() -> None:
     # A further try that failed is neither another answer nor other work.
     (failed,) = found([*[call()] * 3, call(outcome="general_tool_error", result="503")])
     assert failed.ending == "run_ended"
+
+
+def guarded(*seen: str | None, after: list[ToolCall] | None = None) -> Incident:
+    calls = [call(run="t/s", recorded_verdict=one) for one in seen]
+    (loop,) = found([*calls, *(after or [])])
+    return loop
+
+
+def test_a_loop_that_a_live_guard_stopped_is_no_silent_failure() -> None:
+    seen = (None, None, "nudge", "nudge", "block")
+    for after in ([], [replace(other(1), run_id="t/s")]):
+        one = guarded(*seen, after=after)
+        assert (one.ending, one.stopped_at) == ("stopped_by_guard", 5)
+        assert (one.resolved, one.unresolved, one.soft_failure) == (False, False, False)
+        assert ended_in_short(one) == "stopped by the guard at call 5"
+    # What was blocked together with it did not go on.
+    assert guarded(*seen, "block").stopped_at == 5
+
+
+def test_a_nudge_and_a_block_that_was_not_heeded_stop_nothing() -> None:
+    for seen in ((None, None, "nudge", "nudge"), (None, None, "block", None)):
+        one = guarded(*seen)
+        assert (one.ending, one.stopped_at, one.unresolved) == ("run_ended", None, True)
+
+
+def test_the_sentence_says_that_the_live_guard_stopped_it() -> None:
+    con = database([call(recorded_verdict=one) for one in (None, None, "nudge", "nudge", "block")])
+    (one,) = find_incidents(con)
+    said = incident_detail(con, one.key, GuardPolicy()).summary
+    assert said.endswith("; a live guard stopped it at call 5.")
+    assert "would have" not in said
+    other_policy = incident_detail(con, one.key, GuardPolicy(2, 4)).summary
+    assert (
+        "stopped it at call 5. A guard at 2/4 would have nudged at call 2 and blocked at call 4"
+        in other_policy
+    )
+
+
+def test_runs_that_a_guard_stopped_are_listed_as_stopped() -> None:
+    def stopped(*seen: str | None) -> bool:
+        (run,) = list_runs(database([call(recorded_verdict=one) for one in seen]), GuardPolicy()).rows
+        return run.stopped
+
+    assert stopped(None, None, "nudge", "block")
+    assert stopped("block")
+    assert not stopped(None, None, "nudge")
+    assert not stopped(None, "block", None)
+
+
+def test_runs_whose_incidents_are_all_twins_are_counted_apart() -> None:
+    twins = [call(run="twins", at=0, turn=1) for _ in range(2)]
+    both = overview(database([*[call(run="loop")] * 3, *twins]), GuardPolicy()).figures
+    assert (both.runs_looping, both.runs_with_twins_only) == (1, 1)
 
 
 # Cycles
