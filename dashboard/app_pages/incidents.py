@@ -119,10 +119,14 @@ def _worst(found: list[Incident], order: Order = ORDERS["repeats"], *, one_fault
     who = f"{plain(worst.agent_name, 60)} / " if worst.agent_name else ""
     what = " → ".join(plain(tool, 40) for tool in worst.tools[:4])
     runs = len({one.run_id for one in found})
-    open_ones = sum(not one.resolved for one in found)
+    open_ones = sum(one.unresolved for one in found)
+    stopped = sum(one.stopped_at is not None for one in found)
     ended = "resolved" if len(found) == 1 else "all of them resolved"
     if open_ones:
         ended = f"{open_ones:,} ended {'its run' if open_ones == 1 else 'their runs'} unresolved"
+    elif stopped:
+        others = "" if stopped == len(found) else ", the others resolved"
+        ended = f"{stopped:,} stopped by a live guard{others}"
     kind = _WORST.get(worst.kind) or f"is a {KIND_NAMES.get(worst.kind, worst.kind)}"
     cost = f", {money(worst.cost)}" if order.name == "cost" and worst.cost is not None else ""
     spent = _incident_list.spent(worst) if order.name == "tokens" else None
@@ -141,14 +145,15 @@ def _figures(shown: tuple[Incident, ...], all_runs: int) -> None:
     repeated = sum(one.repeated_calls for one in shown)
     spent = [number for one in shown if (number := _incident_list.spent(one)) is not None]
     costs = [one.cost for one in shown if one.cost is not None]
-    soft = sum(one.soft_failure and not one.resolved for one in shown)
+    soft = sum(one.soft_failure and one.unresolved for one in shown)
+    failures = sum(one.repeated_calls for one in shown if one.outcome not in (None, "success"))
     with _ui.figures(6):
         _ui.figure("Incidents", f"{len(shown):,}", note=count(groups, "distinct fault"))
         _ui.figure("Runs affected", f"{runs:,}", note=f"of {count(all_runs, 'run')}")
         _ui.figure(
             "Calls for nothing",
             f"{repeated:,}",
-            note="brought nothing new",
+            note=f"includes {count(failures, 'repeated failure')}" if failures else "brought nothing new",
             help="Calls of these incidents that repeated an earlier one: all but the first, in a cycle all "
             "but the first lap.",
         )

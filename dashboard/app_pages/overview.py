@@ -71,6 +71,8 @@ def _figures(seen: Overview) -> None:
         return {"delta": getattr(now, name) - getattr(before, name), "delta_note": "vs before"}
 
     share = f"{now.runs_looping / now.runs:.0%} of {count(now.runs, 'run')}" if now.runs else ""
+    if now.runs_with_twins_only:
+        share += f"; and {count(now.runs_with_twins_only, 'run')} with twin calls only"
     if now.soft_failures:
         share += f"; {now.soft_failures:,} ended in it and reported no error"
     repeated = f"{now.repeated_calls / now.calls:.0%} of all calls" if now.calls and not calls else calls
