@@ -97,9 +97,14 @@ def retention() -> tuple[tuple[str, str], ...]:
     )
 
 
+def _empty_store() -> bool:
+    with _data.reader() as ask:
+        return ask.options().first_ns is None
+
+
 def nothing_here(view: View, would: str) -> None:
     """The empty state of a page: an empty store, or a filter that matches nothing."""
-    if view.narrowed:
+    if view.narrowed and not _empty_store():
         _ui.sentence("Nothing matches this filter.")
         with st.container(border=True, key="empty_state"):
             st.subheader("Nothing in this view", anchor=False, icon=":material/filter_list_off:")
