@@ -50,6 +50,8 @@ def open_first_incident(tab) -> None:
     """Click Open in the first row of the table of incidents."""
     grid = tab.page.locator(".st-key-incidents_table").get_by_test_id("stDataFrame")
     grid.locator("canvas").first.wait_for()
+    tab.settled()
+    grid.scroll_into_view_if_needed()
     box = grid.bounding_box()
     assert box
     tab.page.mouse.click(box["x"] + 32, box["y"] + 52)
