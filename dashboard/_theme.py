@@ -169,7 +169,7 @@ _STYLE = """<style>
 .js-plotly-plot .xtitle, .js-plotly-plot .ytitle, .js-plotly-plot .legendtext,
 .js-plotly-plot .bartext-outside {
   fill: currentColor !important; }
-[data-testid="stCaptionContainer"] { opacity: 0.78 !important; }
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] > div { opacity: 0.92 !important; }
 [data-testid="stCode"] .token:is(.comment, .punctuation, .operator) { color: light-dark(#4E5866, #A9B0BD); }
 [data-testid="stCode"] .token:is(.keyword, .builtin, .function, .boolean, .tag, .property) {
   color: light-dark(#1555B0, #83C9FF); }
