@@ -17,6 +17,8 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ._notes import Notes
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
@@ -35,14 +37,14 @@ def no_merging(con: DuckDBPyConnection) -> None:
     con.execute("SET max_vacuum_tasks = 0")
 
 
-def rows_to_add(con: DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
+def rows_to_add(con: DuckDBPyConnection, table: str, rows: pa.Table, notes: Notes) -> pa.Table:
     """`rows`, and before them rows that were taken out of the end of the table to be written with them.
 
-    To be called inside the transaction that adds the rows.
+    To be called inside the transaction that adds the rows; `notes` are to be saved in it.
     """
     groups: list[list[int]] = []  # rows and bytes of the groups at the end of the table, the last one last
     with suppress(ValueError, TypeError):
-        groups = json.loads(_noted(con, f"{_TAIL}{table}") or "[]")
+        groups = json.loads(notes.get(f"{_TAIL}{table}") or "[]")
     count, size = rows.num_rows, rows.nbytes
     while taken := _alike(groups, count, size):
         for more, bytes_more in groups[-taken:]:
@@ -59,7 +61,7 @@ def rows_to_add(con: DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table
         rows = pa.concat_tables([before.cast(rows.schema), rows])
     # Behind a large group nothing is at the end of the table any more.
     groups = [*groups, [count, size]] if size < MERGED_BYTES else []
-    _note(con, f"{_TAIL}{table}", json.dumps(groups[-_REMEMBERED:]))
+    notes.set(f"{_TAIL}{table}", json.dumps(groups[-_REMEMBERED:]))
     return rows
 
 
@@ -90,14 +92,3 @@ def _first_of_last(con: DuckDBPyConnection, table: str, count: int) -> int | Non
     sizes = "SELECT rowid AS id, sum(strlen(text)) OVER (ORDER BY rowid DESC) AS size FROM contents"
     small = f"SELECT min(id) FROM ({sizes} WHERE rowid >= {first}) WHERE size <= {MERGED_BYTES}"  # noqa: S608
     return con.execute(small).fetchall()[0][0]
-
-
-def _noted(con: DuckDBPyConnection, key: str) -> str | None:
-    found = con.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchall()
-    return found[0][0] if found else None
-
-
-def _note(con: DuckDBPyConnection, key: str, value: str) -> None:
-    con.execute(
-        "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", [key, value]
-    )

@@ -159,13 +159,14 @@ def load(
     `logs` are (log_key, time_ns).
     """
     span_parts, log_parts = [_no_rows(SPAN_COLUMNS)], [_no_rows(LOG_COLUMNS)]
-    with registered(con, wanted_traces=ids_table(state.trace_id for state in whole)):
-        of_trace = "trace_id IN (SELECT trace_id FROM wanted_traces)"
-        times = [(s.first_start_ns, s.last_start_ns or 0) for s in whole if s.first_start_ns is not None]
-        span_parts += _rows(con, "span_rows", SPAN_COLUMNS, "start_ns", times, of_trace)
-        times = [(s.first_log_ns, s.last_log_ns or 0) for s in whole if s.first_log_ns is not None]
-        of_trace += " OR session_trace IN (SELECT trace_id FROM wanted_traces)"
-        log_parts += _rows(con, "log_rows", LOG_COLUMNS, "time_ns", times, f"({of_trace})")
+    if whole:
+        with registered(con, wanted_traces=ids_table(state.trace_id for state in whole)):
+            of_trace = "trace_id IN (SELECT trace_id FROM wanted_traces)"
+            times = [(s.first_start_ns, s.last_start_ns or 0) for s in whole if s.first_start_ns is not None]
+            span_parts += _rows(con, "span_rows", SPAN_COLUMNS, "start_ns", times, of_trace)
+            times = [(s.first_log_ns, s.last_log_ns or 0) for s in whole if s.first_log_ns is not None]
+            of_trace += " OR session_trace IN (SELECT trace_id FROM wanted_traces)"
+            log_parts += _rows(con, "log_rows", LOG_COLUMNS, "time_ns", times, f"({of_trace})")
     if spans:
         traces, ids, firsts, lasts = zip(*spans, strict=True)
         keys = {"trace_id": pa.array(traces, type=pa.string()), "span_id": pa.array(ids, type=pa.string())}

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from ._batch import Drop
 from ._build import Changes
 from ._growth import rows_to_add
+from ._notes import Notes
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
-from ._store import counter
 from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered, texts_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) 
     Returns how many calls and requests are new or other than before. `waiting` are those names in
     folded_segments whose files still exist: the others need not be remembered any more.
     """
-    keys = _write_contents(con, _in_order_of_use(changes))
-    used = set(keys.values().to_pylist())
+    notes = Notes(con)
+    keys = _write_contents(con, _in_order_of_use(changes), notes)
     changes = replace(
         changes,
         spans=keys.put_into(changes.spans),
@@ -50,20 +50,22 @@ def write_changes(con: DuckDBPyConnection, changes: Changes, waiting: set[str]) 
         requests=keys.put_into(changes.requests),
     )
     touched = _Touched()
-    _replace_spans(con, changes, touched)
-    _replace_logs(con, changes, touched)
+    _replace_spans(con, changes, touched, notes)
+    _replace_logs(con, changes, touched, notes)
     before = changes.derived_before
-    calls = _replace_derived(con, "tool_call_rows", changes.calls, before, touched)
-    requests = _replace_derived(con, "llm_request_rows", changes.requests, before, touched)
+    calls = _replace_derived(con, "tool_call_rows", changes.calls, before, touched, notes)
+    requests = _replace_derived(con, "llm_request_rows", changes.requests, before, touched, notes)
     if touched.runs:
         with registered(
             con, wanted_runs=pa.table({"run_id": pa.array(sorted(touched.runs), type=pa.string())})
         ):
             con.execute(sql_text("renumber.sql"))
-    _write_traces(con, changes)
+    _write_traces(con, changes, notes)
     _write_drops(con, changes.drops)
     _write_segments(con, changes.segments, waiting)
-    forget_texts(con, touched.keys - used)
+    if touched.keys:
+        forget_texts(con, touched.keys.difference(keys.values().to_pylist()))
+    notes.save()
     return calls, requests
 
 
@@ -113,6 +115,11 @@ def _places(values: pa.Array, among: pa.Array) -> pa.Array:
     return pc.index_in(values, value_set=among)  # pyright: ignore[reportAttributeAccessIssue]  made at run time
 
 
+def _is_among(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> pa.Array:
+    """Whether each value is one of `among`."""
+    return pc.is_in(values, value_set=among)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def _in_order_of_use(changes: Changes) -> pa.Table:
     """The texts of a batch, those of one trace side by side."""
     used = [
@@ -126,7 +133,7 @@ def _in_order_of_use(changes: Changes) -> pa.Table:
     return texts.take(_places(order, texts.column("hash").combine_chunks()))
 
 
-def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> _Keys:
+def _write_contents(con: DuckDBPyConnection, texts: pa.Table, notes: Notes) -> _Keys:
     """Store the texts that are not there yet."""
     if not texts.num_rows:
         return _Keys(texts, pa.array([], type=pa.int64()))
@@ -134,29 +141,38 @@ def _write_contents(con: DuckDBPyConnection, texts: pa.Table) -> _Keys:
         alike = con.execute(
             "SELECT n.hash, c.hash FROM contents c JOIN new_texts n ON n.check_hash = c.check_hash"
         ).fetchall()
+    names = texts.column("hash").combine_chunks()
     # 64 bits tell texts apart by chance, not those that somebody made for it: so they are compared.
     stored: dict[int, int] = {}
+    fresh = texts
     if alike:
-        there = texts_of(con, {key for _, key in alike})
-        batch = dict(zip(texts.column("hash").to_pylist(), texts.column("text").to_pylist(), strict=True))
-        known = dict(zip(*(column.to_pylist() for column in there.columns), strict=True))
-        stored = {name: key for name, key in alike if batch[name] == known[key]}
-    names = texts.column("hash").to_pylist()
-    fresh = texts.filter(pa.array([name not in stored for name in names])) if stored else texts
-    first = _counted_keys(con, fresh.num_rows)
-    added = dict(zip(fresh.column("hash").to_pylist(), range(first, first + fresh.num_rows), strict=True))
-    keys = pa.array([stored[name] if name in stored else added[name] for name in names], type=pa.int64())
-    at = fresh.column_names.index("hash")
-    fresh = fresh.set_column(at, "hash", pa.array(added.values(), type=pa.int64()))
-    _insert(con, "contents", list(fresh.column_names), fresh)
+        there = _by_key(texts_of(con, {key for _, key in alike}))
+        same = pa.array({name for name, _ in alike}, type=pa.int64())
+        batch = _by_key(texts.filter(_is_among(names, same)).select(["hash", "text"]))
+        stored = {name: key for name, key in alike if batch[name] == there[key]}
+        fresh = texts.filter(pc.invert(_is_among(names, pa.array(stored, type=pa.int64()))))  # pyright: ignore[reportAttributeAccessIssue]
+    first = _counted_keys(con, fresh.num_rows, notes)
+    counted = pa.array(range(first, first + fresh.num_rows), type=pa.int64())
+    keys = counted
+    if stored:
+        added = iter(range(first, first + fresh.num_rows))
+        found = (stored.get(name) for name in names.to_pylist())
+        keys = pa.array([next(added) if key is None else key for key in found], type=pa.int64())
+    fresh = fresh.set_column(fresh.column_names.index("hash"), "hash", counted)
+    _insert(con, "contents", list(fresh.column_names), fresh, notes)
     return _Keys(texts, keys)
 
 
-def _counted_keys(con: DuckDBPyConnection, count: int) -> int:
+def _by_key(texts: pa.Table) -> dict[int, str]:
+    """The two columns of a table as a dictionary."""
+    return dict(zip(*(column.to_pylist() for column in texts.columns), strict=True))
+
+
+def _counted_keys(con: DuckDBPyConnection, count: int, notes: Notes) -> int:
     """The first of `count` keys in a row that no text has, or had."""
-    noted = con.execute("SELECT value FROM meta WHERE key = ?", [_NEXT_KEY]).fetchall()
-    if noted:
-        first = int(noted[0][0])
+    noted = notes.get(_NEXT_KEY)
+    if noted is not None:
+        first = int(noted)
     else:
         found = con.execute(
             f"SELECT coalesce(max(hash), 0) + 1 FROM contents WHERE hash BETWEEN 1 AND {_COUNTED_KEYS}"  # noqa: S608
@@ -169,14 +185,11 @@ def _counted_keys(con: DuckDBPyConnection, count: int) -> int:
         ).fetchall()[0][0]
     ):
         first = taken + 1
-    con.execute(
-        "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-        [_NEXT_KEY, str(first + count)],
-    )
+    notes.set(_NEXT_KEY, str(first + count))
     return first
 
 
-def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:
+def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched, notes: Notes) -> None:
     if changes.old_spans:
         traces, spans, starts = zip(*changes.old_spans, strict=True)
         gone = {"trace_id": pa.array(traces, type=pa.string()), "span_id": pa.array(spans, type=pa.string())}
@@ -188,10 +201,10 @@ def _replace_spans(con: DuckDBPyConnection, changes: Changes, touched: _Touched)
                 [min(starts), max(starts)],
             ).fetchall()
         touched.keys |= _keys(removed)
-    _insert(con, "span_rows", list(SPAN_COLUMNS), changes.spans)
+    _insert(con, "span_rows", list(SPAN_COLUMNS), changes.spans, notes)
 
 
-def _replace_logs(con: DuckDBPyConnection, changes: Changes, touched: _Touched) -> None:
+def _replace_logs(con: DuckDBPyConnection, changes: Changes, touched: _Touched, notes: Notes) -> None:
     if changes.old_logs:
         keys, times = zip(*changes.old_logs, strict=True)
         with registered(con, old_logs=pa.table({"log_key": pa.array(keys, type=pa.int64())})):
@@ -201,11 +214,16 @@ def _replace_logs(con: DuckDBPyConnection, changes: Changes, touched: _Touched) 
                 [min(times), max(times)],
             ).fetchall()
         touched.keys |= _keys(removed)
-    _insert(con, "log_rows", list(LOG_COLUMNS), changes.logs)
+    _insert(con, "log_rows", list(LOG_COLUMNS), changes.logs, notes)
 
 
 def _replace_derived(
-    con: DuckDBPyConnection, table: _Derived, fresh: pa.Table, before: list[TraceState], touched: _Touched
+    con: DuckDBPyConnection,
+    table: _Derived,
+    fresh: pa.Table,
+    before: list[TraceState],
+    touched: _Touched,
+    notes: Notes,
 ) -> int:
     """Make the derived rows of the traces be `fresh`, leaving alone those that are right already."""
     columns = _DERIVED[table]
@@ -220,10 +238,15 @@ def _replace_derived(
             " AND trace_id IN (SELECT trace_id FROM wanted_traces))"
         )
         keys = [name for name in columns if name.endswith(("_parts", "_content"))]
-        with registered(con, new_rows=fresh, wanted_traces=ids_table(state.trace_id for state in before)):
-            fresh = con.sql(
-                f"SELECT n.* FROM new_rows n ANTI JOIN {old} o ON {same}"  # noqa: S608
-            ).to_arrow_table()
+        wanted = ids_table(state.trace_id for state in before)
+        # Of a backlog few rows, or none, are of traces that were here; the others need not be looked at.
+        here = _is_among(fresh.column("trace_id"), wanted.column("trace_id").combine_chunks())
+        mine, rest = fresh.filter(here), fresh.filter(pc.invert(here))  # pyright: ignore[reportAttributeAccessIssue]
+        with registered(con, new_rows=mine, wanted_traces=wanted):
+            if mine.num_rows:
+                mine = con.sql(
+                    f"SELECT n.* FROM new_rows n ANTI JOIN {old} o ON {same}"  # noqa: S608
+                ).to_arrow_table()
             removed = con.execute(
                 f"DELETE FROM {table} WHERE rowid IN"  # noqa: S608
                 f" (SELECT o.id FROM {old} o ANTI JOIN new_rows n ON {same})"
@@ -231,9 +254,10 @@ def _replace_derived(
             ).fetchall()
         touched.runs.update(row[0] for row in removed if row[1] in _SPANNING)
         touched.keys |= _keys(row[2:] for row in removed)
+        fresh = pa.concat_tables([mine.cast(fresh.schema), rest])
     runs = zip(fresh.column("run_id").to_pylist(), fresh.column("run_source").to_pylist(), strict=True)
     touched.runs.update(run for run, source in runs if source in _SPANNING)
-    _insert(con, table, list(columns), fresh)
+    _insert(con, table, list(columns), fresh, notes)
     return fresh.num_rows
 
 
@@ -245,14 +269,15 @@ _DERIVED: dict[_Derived, dict[str, pa.DataType]] = {
 _SPANNING = ("conversation", "mcp_session", "transcript")  # run sources of runs that can span traces
 
 
-def _write_traces(con: DuckDBPyConnection, changes: Changes) -> None:
+def _write_traces(con: DuckDBPyConnection, changes: Changes, notes: Notes) -> None:
     if changes.known_traces:
         with registered(con, wanted_traces=ids_table(changes.known_traces)):
             con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM wanted_traces)")
     rows = arrow_table(TRACE_COLUMNS, [state.row() for state in changes.traces])
     # The fold that is under way makes the serial grow when it is done.
-    serial = pa.array([counter(con, "fold_serial") + 1] * rows.num_rows, type=pa.int64())
-    _insert(con, "trace_rows", [*TRACE_COLUMNS, "changed_in"], rows.append_column("changed_in", serial))
+    serial = pa.array([int(notes.get("fold_serial") or 0) + 1] * rows.num_rows, type=pa.int64())
+    rows = rows.append_column("changed_in", serial)
+    _insert(con, "trace_rows", [*TRACE_COLUMNS, "changed_in"], rows, notes)
 
 
 def _write_drops(con: DuckDBPyConnection, drops: list[Drop]) -> None:
@@ -275,9 +300,9 @@ def _write_segments(con: DuckDBPyConnection, names: list[str], waiting: set[str]
             )
 
 
-def _insert(con: DuckDBPyConnection, table: str, names: list[str], rows: pa.Table) -> None:
+def _insert(con: DuckDBPyConnection, table: str, names: list[str], rows: pa.Table, notes: Notes) -> None:
     if rows.num_rows:
-        rows = rows_to_add(con, table, rows.select(names))
+        rows = rows_to_add(con, table, rows.select(names), notes)
         listed = ", ".join(names)
         with registered(con, new_rows=rows):
             con.execute(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM new_rows")  # noqa: S608
