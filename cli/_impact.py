@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._output import console, one_line
+from ._output import console, one_line, plural, print_table
 
 if TYPE_CHECKING:
     from ..replay import Impact, SoftFailures, Spent
@@ -75,8 +75,6 @@ COLUMNS: Mapping[str, str] = {
 
 def print_impact(impact: Impact) -> None:
     """What came after blocks and what it took, where runs leave the recording, and soft failures."""
-    from ._output import print_table
-
     out = console()
     rows = list(spent_rows(impact))
     if rows:
@@ -96,15 +94,11 @@ def _print_soft(soft: SoftFailures) -> None:
         return
     out = console()
     out.print(
-        f"\n{_runs(soft.runs)} went in circles and ended without an error: {soft.unresolved:,} in the circle "
-        f"(this policy ends {soft.unresolved_blocked:,}), {soft.resolved:,} got out of it "
-        f"(ends {soft.resolved_blocked:,})."
+        f"\n{plural(soft.runs, 'run')} went in circles and ended without an error: "
+        f"{soft.unresolved:,} in the circle (this policy ends {soft.unresolved_blocked:,}), "
+        f"{soft.resolved:,} got out of it (ends {soft.resolved_blocked:,})."
     )
     for one in soft.shown:
         if not one.resolved and one.answer is not None:
             out.print(f"  the first one's final answer: {one_line(one.answer, 160)}", style="dim")
             break
-
-
-def _runs(number: int) -> str:
-    return f"{number:,} run{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ import typer
 from ..guard import ImportFileError, LoopscopeError
 from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._options import Db, Format, FormatOption
-from ._output import console, print_csv, print_json, print_note, print_table
+from ._output import console, plural, print_csv, print_json, print_note, print_table
 from ._score import share
 from ._store import reading
 
@@ -157,7 +157,7 @@ def _remove(db: Path, key: str, group: bool) -> None:
         raise LoopscopeError(
             f"{keys[0] if not group else 'the group'} has no label; `loopscope labels` lists them"
         )
-    console().print(f"Removed {removed:,} label{'' if removed == 1 else 's'}.")
+    console().print(f"Removed {plural(removed, 'label')}.")
 
 
 def _import(db: Path, file: Path) -> None:
@@ -216,8 +216,7 @@ def _export(db: Path, file: Path, unlabelled: bool) -> None:
     except OSError as error:
         raise LoopscopeError(f"{file}: cannot be written: {error.strerror or error}") from error
     console().print(
-        f"Wrote {file}: {count:,} label{'' if count == 1 else 's'}"
-        + (" and the incidents without one." if unlabelled else ".")
+        f"Wrote {file}: {plural(count, 'label')}" + (" and the incidents without one." if unlabelled else ".")
     )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "console",
     "one_line",
     "plain",
+    "plural",
     "print_csv",
     "print_error",
     "print_json",
@@ -45,6 +46,11 @@ def one_line(text: str, limit: int = 400) -> str:
     """`text` on one line, safe for a terminal, cut to `limit` characters."""
     flat = " ".join(plain(text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number and its noun: "1 call", "2 calls"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def console() -> Console:

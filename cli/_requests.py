@@ -13,7 +13,7 @@ import typer
 from ..guard import LoopscopeError, NotFoundError
 from ._messages import known_provider
 from ._options import Db, Format, FormatOption, PolicyFile, load_policy
-from ._output import console, one_line, print_csv, print_json, print_table
+from ._output import console, one_line, plural, print_csv, print_json, print_table
 from ._store import reading
 
 __all__ = ["requests"]
@@ -236,8 +236,7 @@ def _sentence(totals: Mapping[str, Any]) -> str:
         text += ", none of them over tool calls and results"
     else:
         text += (
-            f", {totals['tool_related']:,} of them over tool calls and results "
-            f"({causes:,} cause{'' if causes == 1 else 's'})"
+            f", {totals['tool_related']:,} of them over tool calls and results ({plural(causes, 'cause')})"
         )
     return f"{text}; {totals['cancelled']:,} more were cancelled." if totals["cancelled"] else f"{text}."
 

@@ -11,7 +11,7 @@ import typer
 
 from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
 from ._options import Db, Format, FormatOption, PolicyFile, load_policy, threshold_range
-from ._output import console, print_csv, print_json, print_table
+from ._output import console, plural, print_csv, print_json, print_table
 from ._store import reading
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ def _coverage(counts: LabelCounts) -> str:
     from ..replay import Split
 
     text = (
-        f"{_number(counts.incidents, 'labelled incident')} of {_number(counts.groups[Split.ALL], 'group')}: "
-        f"{_number(counts.positive, 'true loop')}, {_number(counts.negative, 'other')}"
+        f"{plural(counts.incidents, 'labelled incident')} of {plural(counts.groups[Split.ALL], 'group')}: "
+        f"{plural(counts.positive, 'true loop')}, {plural(counts.negative, 'other')}"
     )
     if counts.weak:
         text += f"; {counts.human:,} labelled by people, {counts.weak:,} by weak rules"
@@ -174,10 +174,6 @@ def _coverage(counts: LabelCounts) -> str:
         if number
     ]
     return f"{text}. Left out: {', '.join(left)}." if left else f"{text}."
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _named(row: ThresholdScore) -> str:

@@ -12,8 +12,8 @@ import typer
 
 from ..guard import GuardPolicy, LoopscopeError, describe_changes
 from ._filters import Agent, Model, Run, Service, Since, Tool, Until, filters_of
-from ._options import Db, Format, FormatOption, PolicyFile, load_policy, saved_policy
-from ._output import console, one_line, print_json
+from ._options import Db, Format, FormatOption, PolicyFile, load_policy, policy_line, saved_policy
+from ._output import console, one_line, plural, print_json
 from ._store import reading
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _write(
     accepted.to_file(output)
     out = console()
     changes = describe_changes(report.policy, accepted)
-    out.print(f"Wrote {output}: {_many(len(changes), 'change')} on top of {base}")
+    out.print(f"Wrote {output}: {plural(len(changes), 'change')} on top of {base}")
     for change in changes:
         out.print(f"  {one_line(change, 1000)}")
     if output.resolve() == saved.resolve():
@@ -142,10 +142,10 @@ def _write(
 def _print(report: SuggestionReport, db: Path) -> None:
     out = console()
     found = report.suggestions
-    many = _many(len(found), "suggestion")
+    many = plural(len(found), "suggestion")
     out.print(
-        f"{many} from {_many(report.runs, 'run')} with {_many(report.calls, 'call')}, for a policy with "
-        f"{_thresholds(report.policy)}"
+        f"{many} from {plural(report.runs, 'run')} with {plural(report.calls, 'call')}, for a policy with "
+        f"{policy_line(report.policy)}"
     )
     for one in found:
         _print_one(report.policy, one)
@@ -207,13 +207,3 @@ def _print_examples(examples: Iterable[Example], word: str = "") -> None:
             f"{one_line(example.text, 200)}{incident}",
             style="dim",
         )
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _thresholds(policy: GuardPolicy) -> str:
-    nudge, block = policy.nudge_threshold, policy.block_threshold
-    named = ("off" if value is None else f"at {value}" for value in (nudge, block))
-    return "nudge {}, block {}".format(*named)

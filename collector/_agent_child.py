@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..guard import LoopscopeError
+from ._turns import is_locked
 
 __all__ = ["AgentChild", "NoChildError", "fold_here", "import_paths", "main", "somebody_folds"]
 
@@ -93,19 +94,7 @@ def import_paths() -> dict[str, str]:
 
 def somebody_folds(db_path: Path) -> bool:
     """Whether a process folds into the database now (see `_folder.py`, which is costly to import)."""
-    try:
-        descriptor = os.open(f"{db_path}.lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
+    return is_locked(f"{db_path}.lock", fcntl.LOCK_SH)
 
 
 def fold_here(folder: Any, *, settle: bool) -> tuple[bool, str | None]:

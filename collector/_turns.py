@@ -12,7 +12,7 @@ import fcntl
 import os
 from contextlib import suppress
 
-__all__ = ["Waiting", "others_wait"]
+__all__ = ["Waiting", "is_locked", "others_wait"]
 
 _open: set[int] = set()  # descriptors of waiters of this process
 
@@ -52,12 +52,17 @@ class Waiting:
 
 def others_wait(path: str) -> bool:
     """Whether another process waits for the database file at `path`."""
+    return is_locked(_mark(path), fcntl.LOCK_EX)
+
+
+def is_locked(path: str, wanted: int) -> bool:
+    """Whether somebody holds a lock on the file that keeps `wanted` (LOCK_SH or LOCK_EX) out; only looks."""
     try:
-        descriptor = os.open(_mark(path), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, wanted | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:

@@ -10,7 +10,7 @@ import streamlit as st
 from ..replay import IncidentCall, IncidentDetail, TextChange
 from . import _ui
 from ._incident_diff import CLOSE, OPEN, marked, shaped
-from ._text import count, lit, plain
+from ._text import cell, count, lit, plain, sized
 from ._theme import VERDICTS, verdict_text
 from ._units import duration, instant
 
@@ -67,8 +67,8 @@ def draw(detail: IncidentDetail, numbers: Mapping[Place, int]) -> None:
             "verdict": [[verdict_text(entry.action)] for entry in entries],
             "sure": ["exact" if entry.exact else "projected" for entry in entries],
             "tool": [plain(entry.call.tool_name, 80) for entry in entries],
-            "arguments": [_cell(entry.call.arguments) for entry in entries],
-            "result": [_cell(entry.call.result) for entry in entries],
+            "arguments": [cell(entry.call.arguments) for entry in entries],
+            "result": [cell(entry.call.result) for entry in entries],
             "change": [_told(entry) for entry in entries],
             "at": [_after(entry.call.start_ns - start) for entry in entries],
         }
@@ -108,12 +108,6 @@ def _first_look(entries: Sequence[IncidentCall]) -> int:
     repeats = [index for index, entry in enumerate(entries) if entry.member and entry.arguments_change]
     nudged = [index for index in repeats if entries[index].action == "nudge"]
     return (nudged or repeats or [0])[0]
-
-
-def _cell(text: str | None) -> str:
-    if text is None:
-        return "not recorded"
-    return plain(text, 160) if text else "(empty)"
 
 
 def _told(entry: IncidentCall) -> str:
@@ -157,14 +151,14 @@ def _compare(detail: IncidentDetail, entry: IncidentCall, numbers: Mapping[Place
             value, size = getattr(call, field), getattr(entry, f"{field}_length")
             language = "json" if field == "arguments" else None
             if before is None or change is None:
-                _ui.text_box(_sized(label, size, value), value, key=f"{field}_{key}", language=language)
+                _ui.text_box(sized(label, size, value), value, key=f"{field}_{key}", language=language)
             elif change.same:
-                told = f"{_sized(label, size, value)}, the same as in call {before.number}"
+                told = f"{sized(label, size, value)}, the same as in call {before.number}"
                 _ui.text_box(told, value, key=f"{field}_{key}", language=language)
             else:
                 old, length = getattr(before.call, field), getattr(before, f"{field}_length")
-                left = _sized(f"{label} of call {before.number}", length, old)
-                right = _sized(f"{label} of call {entry.number}", size, value)
+                left = sized(f"{label} of call {before.number}", length, old)
+                right = sized(f"{label} of call {entry.number}", size, value)
                 _side_by_side(old, value, left, right, change, key=f"{field}_{key}")
         if call.error_message and call.error_message not in (call.result or ""):
             _ui.text_box("Error", call.error_message, key=f"error_{key}")
@@ -233,10 +227,3 @@ def _before(detail: IncidentDetail, entry: IncidentCall) -> IncidentCall | None:
             return one
     same_tool = [one for one in earlier if one.call.tool_name == entry.call.tool_name]
     return (same_tool or earlier or [None])[-1]
-
-
-def _sized(label: str, length: int | None, text: str | None) -> str:
-    if not length:
-        return label
-    kept = f", {len(text):,} of them kept here" if text is not None and len(text) < length else ""
-    return f"{label} ({count(length, 'character')}{kept})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["count", "cut", "lit", "plain", "plot"]
+__all__ = ["cell", "count", "cut", "lit", "plain", "plot", "sized"]
 
 _BIDI = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C, 0xFEFF))
 _BACKTICKS = re.compile("`+")
@@ -62,6 +62,21 @@ def cut(text: str, limit: int = 4000) -> tuple[str, int]:
         for character in shown.translate(_BIDI).replace("\r\n", "\n")
     )
     return clean, len(text) - len(shown)
+
+
+def cell(text: str | None) -> str:
+    """A call's text in a table's cell; what was not recorded is told from what is empty."""
+    if text is None:
+        return "not recorded"
+    return plain(text, 160) if text else "(empty)"
+
+
+def sized(label: str, length: int | None, text: str | None = None) -> str:
+    """A label with the length of the text below it, and how much of it `text` holds."""
+    if not length:
+        return label
+    kept = f", {len(text):,} of them kept here" if text is not None and len(text) < length else ""
+    return f"{label} ({count(length, 'character')}{kept})"
 
 
 def count(number: int | float, one: str, many: str | None = None) -> str:

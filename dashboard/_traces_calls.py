@@ -8,7 +8,7 @@ import streamlit as st
 from ..guard import GuardPolicy
 from ..replay.traces import RunCall, RunCalls, RunHead
 from . import _data, _traces_span, _ui
-from ._text import lit, plain
+from ._text import cell, lit, plain
 from ._theme import VERDICTS, verdict_text
 from ._traces_link import SPAN, VIEW
 from ._units import duration, instant
@@ -98,8 +98,8 @@ def _table(calls: tuple[RunCall, ...]) -> RunCall | None:
             "verdict": [[verdict_text(call.action)] if call.action else [] for call in calls],
             "count": [call.count or None for call in calls],
             "tool": [plain(call.tool_name, 80) for call in calls],
-            "arguments": [_cell(call.arguments) for call in calls],
-            "result": [_cell(call.result) for call in calls],
+            "arguments": [cell(call.arguments) for call in calls],
+            "result": [cell(call.result) for call in calls],
             "outcome": [_outcome(call) for call in calls],
             "took": [
                 "not ended" if call.end_ns is None else duration(call.end_ns - call.start_ns)
@@ -141,12 +141,6 @@ def _table(calls: tuple[RunCall, ...]) -> RunCall | None:
         )
     chosen = picked.selection.rows
     return calls[chosen[0]] if chosen and chosen[0] < len(calls) else None
-
-
-def _cell(text: str | None) -> str:
-    if text is None:
-        return "not recorded"
-    return plain(text, 160) if text else "(empty)"
 
 
 def _outcome(call: RunCall) -> str:

@@ -11,7 +11,7 @@ import streamlit as st
 from ..guard import GuardPolicy, NotFoundError
 from ..replay.traces import LogPage, RunCall, RunHead, SpanDetail, SpanRow
 from . import _data, _request_link, _ui
-from ._text import count, lit, plain
+from ._text import count, lit, plain, sized
 from ._theme import VERDICTS
 from ._traces_link import run_query
 from ._units import duration, instant
@@ -121,16 +121,12 @@ def call_texts(call: RunCall, *, key: str) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         _ui.text_box(
-            _sized("Arguments", call.arguments_length), call.arguments, key=f"{key}_a", language="json"
+            sized("Arguments", call.arguments_length), call.arguments, key=f"{key}_a", language="json"
         )
     with right:
-        _ui.text_box(_sized("Result", call.result_length), call.result, key=f"{key}_r")
+        _ui.text_box(sized("Result", call.result_length), call.result, key=f"{key}_r")
     if call.error_message and call.error_message not in (call.result or ""):
         _ui.text_box("Error", call.error_message, key=f"{key}_e")
-
-
-def _sized(label: str, length: int | None) -> str:
-    return f"{label} ({count(length, 'character')})" if length else label
 
 
 def _attributes(found: SpanDetail, key: str) -> None:
@@ -164,7 +160,7 @@ def _attributes(found: SpanDetail, key: str) -> None:
                 st.caption(f"{label}: none")
                 continue
             _ui.text_box(
-                _sized(label, length),
+                sized(label, length),
                 _pretty(raw),
                 key=f"raw_{label[:4]}_{key}",
                 language="json",

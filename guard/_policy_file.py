@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ._canonical import DEFAULT_METADATA_KEYS
 from ._exceptions import PolicyError
@@ -18,6 +18,8 @@ from ._policy_checks import show, tool_path
 
 __all__ = [
     "POLICY_FILE_VERSION",
+    "check_keys",
+    "parse_file",
     "policy_from_dict",
     "policy_from_toml",
     "policy_to_dict",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 POLICY_FILE_VERSION = 1
+
+T = TypeVar("T")
 
 _OFF = "off"
 _KEYS = (
@@ -160,7 +164,7 @@ def policy_from_dict(data: Mapping[str, Any]) -> GuardPolicy:
     if not isinstance(data, Mapping):
         raise PolicyError(f"a policy must be a table, not {show(data)}")
     values = dict(data)
-    _check_keys("", values, _KEYS)
+    check_keys("", values, _KEYS)
     version = values.pop("version", None)
     if version is None:
         raise PolicyError(f"version is missing; write version = {POLICY_FILE_VERSION} at the top")
@@ -184,7 +188,7 @@ def _rules(entries: object) -> list[OutcomeRule]:
 
 
 def _rule(name: str, entry: Mapping[str, Any]) -> OutcomeRule:
-    _check_keys(f"{name}.", entry, _RULE_KEYS)
+    check_keys(f"{name}.", entry, _RULE_KEYS)
     if "outcome" not in entry:
         raise PolicyError(f"{name}: outcome is missing; write what the call counts as")
     try:
@@ -202,7 +206,7 @@ def _tool(name: object, entry: object) -> ToolPolicy:
             f"write [tools.{_toml(name)}] and its keys below"
         )
     prefix = tool_path(name)
-    _check_keys(prefix, entry, _TOOL_KEYS)
+    check_keys(prefix, entry, _TOOL_KEYS)
     return ToolPolicy(**{key: _value(prefix, key, value) for key, value in entry.items()})
 
 
@@ -218,7 +222,8 @@ def _threshold(key: str, value: object) -> Any:
     return value
 
 
-def _check_keys(prefix: str, data: Mapping[Any, Any], known: tuple[str, ...]) -> None:
+def check_keys(prefix: str, data: Mapping[Any, Any], known: tuple[str, ...]) -> None:
+    """Raises PolicyError for a key that is not known, naming the nearest one that is."""
     for key in data:
         if key not in known:
             import difflib
@@ -230,6 +235,11 @@ def _check_keys(prefix: str, data: Mapping[Any, Any], known: tuple[str, ...]) ->
 
 def read_policy(path: str | os.PathLike[str]) -> GuardPolicy:
     """Read a policy file. Raises PolicyError, its message led by the path."""
+    return parse_file(path, policy_from_toml)
+
+
+def parse_file(path: str | os.PathLike[str], parse: Callable[[str], T]) -> T:
+    """What `parse` makes of a file's text. Raises PolicyError, its message led by the path."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -237,7 +247,7 @@ def read_policy(path: str | os.PathLike[str]) -> GuardPolicy:
     except OSError as error:
         raise PolicyError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
     try:
-        return policy_from_toml(text)
+        return parse(text)
     except PolicyError as error:
         raise PolicyError(f"{os.fspath(path)}: {error}") from None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-__all__ = ["cut", "duration", "name_of", "plural", "utc", "visible"]
+__all__ = ["cut", "duration", "name_of", "plural", "utc", "visible", "visible_in_xml"]
 
 # Control characters, lone surrogates, and characters that turn, join, hide or imitate text: bidi controls,
 # zero-width characters, line and paragraph separators, tags, variation selectors beyond the emoji's.
@@ -14,6 +14,9 @@ _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+
+# What XML 1.0 forbids beside what is unseen.
+_NO_XML = re.compile("[\ufffe\uffff]")
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -25,6 +28,11 @@ def visible(text: str, *, keep: str = "") -> str:
     if shown.isascii():
         return shown
     return _PILED_MARKS.sub(lambda match: match[0][:3] + "".join(map(_escape, match[0][3:])), shown)
+
+
+def visible_in_xml(text: str, *, keep: str = "") -> str:
+    """`visible`, and without the characters that XML forbids. Markup is not escaped."""
+    return _NO_XML.sub(lambda match: _escape(match[0]), visible(text, keep=keep))
 
 
 def _escape(character: str) -> str:

@@ -8,21 +8,17 @@ so the same input gives the same bytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from .._text import cut, plural, visible
+from .._text import cut, plural, visible_in_xml
 from ._types import CheckedRun, CheckResult
 from ._words import check_sentence, details_of, limit_line, verdict_of
 
 __all__ = ["check_junit"]
 
 _NAME = 200  # characters
-
-# Characters that XML 1.0 forbids and `visible` leaves.
-_FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +140,9 @@ def _seconds(ns: int) -> str:
 
 def _text(text: str) -> str:
     """Text of an element: nothing in it is markup, nothing is forbidden in XML."""
-    shown = _FORBIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", visible(text, keep="\n\t"))
-    return escape(shown)
+    return escape(visible_in_xml(text, keep="\n\t"))
 
 
 def _attribute(text: str, limit: int = _NAME) -> str:
-    shown, note = cut(visible(text), limit)
-    shown = shown if note is None else f"{shown}…"
-    return escape(_FORBIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", shown), {'"': "&quot;"})
+    shown, note = cut(visible_in_xml(text), limit)
+    return escape(shown if note is None else f"{shown}…", {'"': "&quot;"})

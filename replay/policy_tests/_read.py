@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ...guard import Action, GuardPolicy, Outcome, PolicyError
+from ...guard._policy_file import check_keys, parse_file
 
 __all__ = ["Expectation", "PolicyTestCase", "TestCall", "parse_policy_tests", "read_policy_tests"]
 
@@ -82,16 +82,7 @@ def read_policy_tests(
 
     Raises PolicyError, its message led by the path, with the key that is wrong and its line.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise PolicyError(f"{os.fspath(path)}: not a TOML file: not UTF-8 text") from None
-    except OSError as error:
-        raise PolicyError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
-    try:
-        return parse_policy_tests(text, policy, folder=Path(path).parent)
-    except PolicyError as error:
-        raise PolicyError(f"{os.fspath(path)}: {error}") from None
+    return parse_file(path, lambda text: parse_policy_tests(text, policy, folder=Path(path).parent))
 
 
 def parse_policy_tests(
@@ -107,7 +98,7 @@ def parse_policy_tests(
         raise PolicyError(f"not a TOML file: {error}") from None
     except RecursionError:
         raise PolicyError("not a file of policy tests: nested too deeply") from None
-    _check_keys("", data, _FILE_KEYS)
+    check_keys("", data, _FILE_KEYS)
     version = data.get("version")
     if version is None:
         raise PolicyError(f"version is missing; write version = {TESTS_FILE_VERSION} at the top")
@@ -142,7 +133,7 @@ _HEAD = re.compile(r"\s*\[\[\s*(?:cases|\"cases\"|'cases')\s*\]\]")
 def _case(
     path: str, entry: Mapping[str, Any], policy: GuardPolicy | None, folder: Path | None, line: int | None
 ) -> PolicyTestCase:
-    _check_keys(path, entry, _CASE_KEYS)
+    check_keys(path, entry, _CASE_KEYS)
     name = entry.get("name")
     if not isinstance(name, str) or not name.strip():
         raise PolicyError(f"{path}name is missing; say in words what the case shows")
@@ -189,7 +180,7 @@ def _calls(path: str, value: object, depth: int = 0) -> list[TestCall]:
     for number, entry in enumerate(value, 1):
         one = f"{path}[{number}]."
         if "calls" in entry:
-            _check_keys(one, entry, _GROUP_KEYS)
+            check_keys(one, entry, _GROUP_KEYS)
             part = _calls(f"{one}calls", entry["calls"], depth + 1)
         else:
             part = _call(one, entry)
@@ -203,7 +194,7 @@ def _calls(path: str, value: object, depth: int = 0) -> list[TestCall]:
 
 
 def _call(path: str, entry: Mapping[str, Any]) -> list[TestCall]:
-    _check_keys(path, entry, _CALL_KEYS)
+    check_keys(path, entry, _CALL_KEYS)
     tool = entry.get("tool")
     if not isinstance(tool, str) or not tool:
         raise PolicyError(f"{path}tool is missing; write the name of the tool")
@@ -230,7 +221,7 @@ def _call(path: str, entry: Mapping[str, Any]) -> list[TestCall]:
 
 
 def _expectation(path: str, entry: Mapping[str, Any], calls: int) -> Expectation:
-    _check_keys(path, entry, _EXPECT_KEYS)
+    check_keys(path, entry, _EXPECT_KEYS)
     number = _number(f"{path}call", entry.get("call"), calls)
     action, count = entry.get("action"), entry.get("count")
     if action is None and count is None:
@@ -262,14 +253,6 @@ def _number(path: str, value: object, calls: int, more: str = "") -> int:
 
 def _tables(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
-
-
-def _check_keys(path: str, data: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for key in data:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-            shown = key if key.isprintable() and key else _show(key)
-            raise PolicyError(f"unknown key {path}{shown}; did you mean {path}{near}?")
 
 
 def _show(value: object) -> str:

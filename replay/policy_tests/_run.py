@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from ...guard import Action, DuplicateCallGuard, GuardPolicy, RecordedCall
-from .._text import visible
+from .._text import visible_in_xml
 from ._read import PolicyTestCase
 
 __all__ = ["CaseFailure", "CaseResult", "policy_tests_junit", "run_policy_tests"]
@@ -95,7 +95,7 @@ def policy_tests_junit(results: Mapping[str, Sequence[CaseResult]]) -> str:
                 continue
             texts = [str(failure) for failure in one.failures]
             lines += [f"{head}>", f"      <failure message={_attribute(texts[0])}>"]
-            lines += [escape(_safe(text)) for text in texts]
+            lines += [escape(visible_in_xml(text)) for text in texts]
             lines += ["      </failure>", "    </testcase>"]
         lines.append("  </testsuite>")
     lines.append("</testsuites>")
@@ -108,9 +108,4 @@ def _counts(name: str, found: Sequence[CaseResult]) -> str:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_safe(text))
-
-
-def _safe(text: str) -> str:
-    """With everything unseen written out, and without the two characters that XML forbids beside."""
-    return visible(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+    return quoteattr(visible_in_xml(text))
