@@ -151,15 +151,12 @@ class Workbench:
 
     One batch is worked on while the next one is taken; older ones are forgotten.
 
-    Args:
-        ahead: derive when a batch is taken, which is while the one before it is written, and not when it is
-            known what the database has of its traces. In a backlog that is nothing for most traces.
     """
 
-    def __init__(self, spool: Spool, derive: Derive, decoders: Decoders, *, ahead: bool = False) -> None:
+    def __init__(self, spool: Spool, derive: Derive, decoders: Decoders) -> None:
         self._feed = Feed(spool, decoders)
         self._derive = derive
-        self._ahead = ahead
+        self._connected: set[str] = set()  # traces of the last batch that belong to a session
         self._useful = True  # whether most that was derived ahead of the last batch could be used
         self._batches: dict[int, _Packed] = {}
         self._count = 0
@@ -182,8 +179,7 @@ class Workbench:
         except Exception as error:  # noqa: BLE001
             refused = named(error)
         units, sessions, homes = _connections(batch)
-        if self._ahead and refused is None:
-            self._derive_ahead(units.keys() | sessions.keys())
+        self._connected = units.keys() | sessions.keys()
         return Outline(
             number=self._count,
             size=batch.size,
@@ -221,9 +217,16 @@ class Workbench:
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise Refused(named(error)) from error
 
-    def _derive_ahead(self, connected: set[str]) -> None:
-        """Derive the traces of the batch that was just taken, but for those that belong to a session."""
-        packed, before = self._batches[self._count], self._batches.get(self._count - 1)
+    def derive_ahead(self) -> None:
+        """Derive the traces of the batch that was just taken, but for those that belong to a session.
+
+        For a workbench that has nothing else to do until it is known what the database has of them: in a
+        backlog that is nothing for most traces.
+        """
+        packed, before = self._batches.get(self._count), self._batches.get(self._count - 1)
+        if packed is None:
+            return
+        connected = self._connected
         known = set() if before is None else {trace_id for trace_id, _ in before.batch.spans}
         spans: dict[str, list[SpanRecord]] = {}
         logs: dict[str, list[LogRecord]] = {}

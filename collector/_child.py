@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def main(descriptor: int, db_path: str) -> None:
     connection = Connection(descriptor)
     spool = Spool(db_path)
     decoders = Decoders(decode_traces, decode_logs)
-    bench = Workbench(spool, derive_trace, decoders, ahead=True)
+    bench = Workbench(spool, derive_trace, decoders)
     while True:
         try:
             number, method, arguments = _heard(connection)
@@ -192,7 +193,7 @@ def main(descriptor: int, db_path: str) -> None:
             return
         try:
             if method == "reset":
-                bench = Workbench(spool, derive_trace, decoders, ahead=True)
+                bench = Workbench(spool, derive_trace, decoders)
                 answer = (number, True, None)
             else:
                 answer = (number, True, getattr(bench, method)(*arguments))
@@ -206,6 +207,10 @@ def main(descriptor: int, db_path: str) -> None:
             _say(connection, (number, False, StoreError(f"decoding spans failed: {named(error)}")))
         except OSError:
             return
+        if method == "take":
+            # The parent is still writing the batch before, and asks the database about this one after that.
+            with suppress(Exception):  # what cannot be derived now says why when it has to be
+                bench.derive_ahead()
 
 
 if __name__ == "__main__":
