@@ -26,6 +26,7 @@ from ..collector._intake import TOKEN_VARIABLE, Intake
 from ..collector._receiver import http_app
 from ..guard import LoopscopeError, StoreBusyError
 from ._links import LINKS_VARIABLE, parsed
+from ._warm import warmed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -110,6 +111,8 @@ def serve(
         say(_describe(db_path, receiver, grpc_receiver, page_server, no_grpc))
         if token is not None:
             say(_about_token(host, local, page_server))
+        if page_server is not None:
+            cleanup.enter_context(warmed())
         if page_server is not None and open_browser:
             webbrowser.open(page_server.url + (f"/?{urlencode({'token': token})}" if token else ""))
         stop.wait()
