@@ -1,12 +1,15 @@
 """How long the pages of a big store take in a real browser.
 
-    python benchmarks/bench_pages.py [--calls 1000000] [--db FILE] [--live] [--seconds 40] [--rate 5000]
+    python benchmarks/bench_pages.py [--calls 1000000] [--db FILE] [--only cold loads filters knobs]
+    python benchmarks/bench_pages.py --live [--db FILE] [--seconds 40] [--rate 5000]
 
 The store is that of big_store.py, served by `loopscope serve` in a process of its own; the browser is
 Chromium. Times run from the click (or the opened address) to the page that stands: its script has run, and
 no part of it waits to be replaced. The baseline of each line is the same step on the sample traces, a store
 of some hundred calls, in the same run: what is above it is what a million calls cost. CPU seconds are those
 of the server's process, all threads; on a machine that has other work they move less than what passed.
+Each line is printed when its step is done. A step that is not done after --patience seconds says so, and the
+next one begins.
 
 Bytes are what the server sent for the page: WebSocket messages before compression, and what was fetched
 beside them. Scripts, fonts and styles are not in it: the browser keeps these, and they are said once.
@@ -29,8 +32,8 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,7 @@ from typing import Any
 from big_store import make_store
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Error as BrowserError
 
 from loopscope.collector import import_paths
 from loopscope.sample_traces import files
@@ -46,6 +50,8 @@ _ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 _CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _MEGABYTE = 1e6
 _MOST = 5 * _MEGABYTE
+_PARTS = ("cold", "loads", "filters", "knobs")
+_COLUMNS = f"{'':<42}{'passed s':>9}{'limit':>7}{'CPU s':>8}{'samples s':>11}{'ratio':>8}{'sent kB':>9}"
 _PAGES = {
     "Overview": "",
     "Incidents": "incidents",
@@ -96,7 +102,7 @@ class Server:
 
 
 @contextmanager
-def served(db: Path) -> Iterator[Server]:
+def served(db: Path, patience: float) -> Iterator[Server]:
     """A server on free ports."""
     options = ("--db", str(db), "--port", "0", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
     process = subprocess.Popen(
@@ -106,6 +112,8 @@ def served(db: Path) -> Iterator[Server]:
         env={**os.environ, "NO_COLOR": "1"},
     )
     assert process.stdout is not None
+    late = threading.Timer(patience, process.kill)
+    late.start()
     try:
         found: dict[str, str] = {}
         for line in process.stdout:
@@ -115,11 +123,17 @@ def served(db: Path) -> Iterator[Server]:
             if len(found) == 2:
                 break
         else:
-            raise SystemExit("the server ended")
+            raise SystemExit(f"the server ended before it said its addresses (or took {patience:.0f} s)")
+        late.cancel()
         yield Server(found["dashboard"], found["OTLP/HTTP"], process)
     finally:
+        late.cancel()
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
         process.stdout.close()
 
 
@@ -134,7 +148,7 @@ class Tab:
     server: Server
     data: float = 0.0
     fixed: float = 0.0  # scripts, fonts, styles
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # since the last step
     _paths: dict[str, str] = field(default_factory=dict)
 
     def listen(self) -> None:
@@ -184,17 +198,17 @@ class Tab:
 
 
 @contextmanager
-def opened(browser: Browser, server: Server) -> Iterator[Tab]:
+def opened(browser: Browser, server: Server, patience: float) -> Iterator[Tab]:
     """A tab that has kept nothing of earlier visits."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(patience * 1000)
     tab = Tab(page, server)
     tab.listen()
-    yield tab
-    context.close()
-    if tab.faults:
-        raise SystemExit("something failed on a page:\n" + "\n".join(tab.faults))
+    try:
+        yield tab
+    finally:
+        context.close()
 
 
 def chromium() -> str:
@@ -218,126 +232,43 @@ class Took:
     sent: float  # bytes
 
 
-Steps = dict[str, Took]
+@dataclass
+class Steps:
+    """Takes steps and prints them, each beside its baseline when there is one."""
 
+    patience: float  # seconds for each
+    baseline: dict[str, Took] = field(default_factory=dict)
+    live: bool = False
+    found: dict[str, Took] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
-def step(tab: Tab, do: Callable[[], None]) -> Took:
-    """Take one step in a tab."""
-    cpu, sent, start = tab.server.cpu(), tab.data, time.perf_counter()
-    do()
-    passed = time.perf_counter() - start
-    if os.environ.get("BENCH_TALK"):
-        print(f"  {passed:.2f} s  {tab.page.url}", file=sys.stderr, flush=True)
-    return Took(passed, tab.server.cpu() - cpu, tab.data - sent)
-
-
-def first_visits(browser: Browser, db: Path, steps: Steps) -> float:
-    """Each page as the first that a new server is asked for. Returns bytes of the scripts, once."""
-    fixed = 0.0
-    for name, path in _PAGES.items():
-        with served(db) as server, opened(browser, server) as tab:
-            steps[f"cold load: {name}"] = step(tab, lambda path=path: tab.open(path))
-            fixed = max(fixed, tab.fixed)
-    return fixed
-
-
-def visits(browser: Browser, server: Server, steps: Steps) -> None:
-    """Loads, page changes, filters and knobs on a server that has run for a while."""
-    with opened(browser, server) as tab:
-        for path in _PAGES.values():  # what a first visit works out is kept from here on
-            tab.open(path)
-    with opened(browser, server) as tab:
-        tab.open("health")  # the browser has its scripts from here on
-        for name, path in _PAGES.items():
-            steps[f"load: {name}"] = step(tab, lambda path=path: tab.open(path))
-        for name in _PAGES:
-            steps[f"page change: to {name}"] = step(tab, lambda name=name: tab.go(name))
-        filter_changes(tab, steps)
-    with opened(browser, server) as tab:
-        knobs(tab, steps)
-
-
-def filter_changes(tab: Tab, steps: Steps) -> None:
-    """Choose one tool on the overview, then open the other pages under that filter."""
-    tab.open("")
-    tab.page.get_by_role("button", name="Filter").click()
-    tab.page.get_by_role("combobox", name="Tool").click()
-    option = tab.page.get_by_role("option").nth(1)  # the first one is "all"
-    option.wait_for()
-
-    def choose() -> None:
-        before = tab.said()
-        option.click()
-        tab.stands(before)
-
-    steps["filter change: Overview, one tool"] = step(tab, choose)
-    tab.page.keyboard.press("Escape")
-    for name in list(_PAGES)[1:]:
-        if name != "Tuning":
-            steps[f"filtered anew: {name}"] = step(tab, lambda name=name: tab.go(name))
-
-
-def knobs(tab: Tab, steps: Steps) -> None:
-    """The tuning page's knobs: what they change is what the page says."""
-    tab.open("tuning")
-
-    def changed(do: Callable[[], None]) -> Callable[[], None]:
-        def run() -> None:
-            before = tab.said()
+    def take(self, name: str, tab: Tab, do: Callable[[], None]) -> bool:
+        """Take one step in a tab, and print it. False where it was not done in time."""
+        cpu, sent, start = tab.server.cpu(), tab.data, time.perf_counter()
+        try:
             do()
-            tab.stands(before)
+        except BrowserError as error:
+            passed = time.perf_counter() - start
+            self._fault(name, f"not done after {passed:.0f} s ({first_line(error)})", tab)
+            return False
+        finally:
+            for fault in tab.faults:
+                self._fault(name, fault, tab)
+            tab.faults.clear()
+        took = Took(time.perf_counter() - start, tab.server.cpu() - cpu, tab.data - sent)
+        self.found[name] = took
+        self._print(name, took)
+        return True
 
-        return run
+    def _fault(self, name: str, what: str, tab: Tab) -> None:
+        self.failed.append(name)
+        said = ""
+        with suppress(BrowserError):
+            said = tab.page.evaluate("() => document.body.innerText").replace("\n", " ")[:120]
+        print(f"{name:<42} FAILED: {what}; the page says: {said!r}", flush=True)
 
-    def press(slider: str, key: str) -> Callable[[], None]:
-        handle = tab.page.locator(f".st-key-{slider}").get_by_role("slider")
-        handle.focus()
-        return changed(lambda: tab.page.keyboard.press(key))
-
-    for number in range(3):
-        steps[f"slider: block at {6 + number}"] = step(tab, press("block", "ArrowRight"))
-    steps["slider: nudge at 2"] = step(tab, press("nudge", "ArrowLeft"))
-    box = tab.page.locator(".st-key-exempt").get_by_role("combobox")
-    box.click()
-    option = tab.page.get_by_role("option").nth(1)
-    option.wait_for()
-    steps["knob: a tool left alone"] = step(tab, changed(option.click))
-    tab.page.keyboard.press("Escape")
-    general = tab.page.locator(".st-key-general label").first
-    steps["knob: failed calls count"] = step(tab, changed(general.click))
-    steps["slider: block at 9, then"] = step(tab, press("block", "ArrowRight"))
-    for name, draft in drafts().items():
-        tab.open(f"tuning?draft={draft}&nudge=3&block=6")
-        steps[name] = step(tab, press("block", "ArrowRight"))
-
-
-def drafts() -> dict[str, str]:
-    """Drafts that differ from the saved policy in more than thresholds; a link opens them."""
-    from loopscope.dashboard._knobs_draft import link_value
-    from loopscope.guard import GuardPolicy, ToolPolicy
-
-    return {
-        f"slider, {name}": link_value(policy)
-        for name, policy in {
-            "a tool with its own thresholds": GuardPolicy(tools={"tool1": ToolPolicy(2, 9)}),
-            "counted by trace": GuardPolicy(scope="trace"),
-            "a tool that resets": GuardPolicy(tools={"tool1": ToolPolicy(resets=True)}),
-        }.items()
-    }
-
-
-def limit_of(name: str) -> float:
-    """Seconds that design allows for a step on an idle machine."""
-    if name.startswith("cold load"):
-        return 4.0
-    return 0.5 if name.startswith(("slider", "knob: a tool")) else 2.0
-
-
-def table(found: Steps, baseline: Steps) -> None:
-    """Print the steps beside their baseline."""
-    print(f"{'':<42}{'passed s':>9}{'limit':>7}{'CPU s':>8}{'samples s':>11}{'ratio':>8}{'sent kB':>9}")
-    for name, took in found.items():
-        limit, before = limit_of(name), baseline.get(name)
+    def _print(self, name: str, took: Took) -> None:
+        limit, before = 3.0 if self.live else limit_of(name), self.baseline.get(name)
         over = " over" if took.passed > limit else ""
         over += " too much" if took.sent > _MOST else ""
         base = "" if before is None else f"{before.passed:.2f}"
@@ -347,6 +278,133 @@ def table(found: Steps, baseline: Steps) -> None:
             f"{base:>11}{ratio:>8}{took.sent / 1e3:>9,.0f}{over}",
             flush=True,
         )
+
+
+def first_line(error: BrowserError) -> str:
+    """What a browser's error says, without the log of its attempts."""
+    return error.message.splitlines()[0]
+
+
+def first_visits(browser: Browser, db: Path, steps: Steps) -> None:
+    """Each page as the first that a new server is asked for. Says the bytes of the scripts, once."""
+    fixed = 0.0
+    for name, path in _PAGES.items():
+        with served(db, steps.patience) as server, opened(browser, server, steps.patience) as tab:
+            steps.take(f"cold load: {name}", tab, lambda path=path: tab.open(path))
+            fixed = max(fixed, tab.fixed)
+    print(f"scripts, fonts and styles {fixed / _MEGABYTE:.1f} MB, once", flush=True)
+
+
+def visits(browser: Browser, server: Server, steps: Steps, parts: Collection[str]) -> None:
+    """Loads, page changes, filters and knobs on a server that has run for a while."""
+    with opened(browser, server, steps.patience) as tab:
+        for name, path in _PAGES.items():  # what a first visit works out is kept from here on
+            steps.take(f"first load: {name}", tab, lambda path=path: tab.open(path))
+    if not {"loads", "filters"}.isdisjoint(parts):
+        with opened(browser, server, steps.patience) as tab:
+            if "loads" in parts:
+                loads(tab, steps)
+            if "filters" in parts:
+                filter_changes(tab, steps)
+    if "knobs" in parts:
+        with opened(browser, server, steps.patience) as tab:
+            knobs(tab, steps)
+
+
+def loads(tab: Tab, steps: Steps) -> None:
+    """Addresses opened anew, and pages chosen in the navigation."""
+    steps.take("load: health, for the scripts", tab, lambda: tab.open("health"))
+    for name, path in _PAGES.items():
+        steps.take(f"load: {name}", tab, lambda path=path: tab.open(path))
+    for name in _PAGES:
+        steps.take(f"page change: to {name}", tab, lambda name=name: tab.go(name))
+
+
+def filter_changes(tab: Tab, steps: Steps) -> None:
+    """Choose one tool on the overview, then open the other pages under that filter."""
+
+    def choose() -> None:
+        before = tab.said()
+        option.click()
+        tab.stands(before)
+
+    try:
+        tab.open("")
+        tab.page.get_by_role("button", name="Filter").click()
+        tab.page.get_by_role("combobox", name="Tool").click()
+        option = tab.page.get_by_role("option").nth(1)  # the first one is "all"
+        option.wait_for()
+    except BrowserError as error:
+        print(f"no filter could be chosen: {first_line(error)}", flush=True)
+        steps.failed.append("filter change")
+        return
+    steps.take("filter change: Overview, one tool", tab, choose)
+    tab.page.keyboard.press("Escape")
+    for name in list(_PAGES)[1:]:
+        if name != "Tuning":
+            steps.take(f"filtered anew: {name}", tab, lambda name=name: tab.go(name))
+
+
+def knobs(tab: Tab, steps: Steps) -> None:
+    """The tuning page's knobs: what they change is what the page says."""
+
+    def take(name: str, do: Callable[[], None]) -> None:
+        def run() -> None:
+            before = tab.said()
+            do()
+            tab.stands(before)
+
+        steps.take(name, tab, run)
+
+    def press(slider: str, key: str) -> Callable[[], None]:
+        def do() -> None:
+            tab.page.locator(f".st-key-{slider}").get_by_role("slider").press(key)
+
+        return do
+
+    def leave_alone() -> None:
+        tab.page.locator(".st-key-exempt").get_by_role("combobox").click()
+        tab.page.get_by_role("option").nth(1).click()
+
+    if not steps.take("load: Tuning, for its knobs", tab, lambda: tab.open("tuning")):
+        return
+    for number in range(3):
+        take(f"slider: block at {6 + number}", press("block", "ArrowRight"))
+    take("slider: nudge at 2", press("nudge", "ArrowLeft"))
+    take("knob: a tool left alone", leave_alone)
+    tab.page.keyboard.press("Escape")
+    take("knob: failed calls count", tab.page.locator(".st-key-general label").first.click)
+    take("slider: block at 9, then", press("block", "ArrowRight"))
+    for name, draft in drafts().items():
+        address = f"tuning?draft={draft}&nudge=3&block=6"
+        if steps.take(f"knob: {name}", tab, lambda address=address: tab.open(address)):
+            take(f"slider, {name}", press("block", "ArrowRight"))
+
+
+def drafts() -> dict[str, str]:
+    """Drafts that differ from the saved policy in more than thresholds; a link opens them."""
+    from loopscope.dashboard._knobs_draft import link_value
+    from loopscope.guard import GuardPolicy, ToolPolicy
+
+    return {
+        name: link_value(policy)
+        for name, policy in {
+            "a tool's own thresholds": GuardPolicy(tools={"tool1": ToolPolicy(2, 9)}),
+            "counted by trace": GuardPolicy(scope="trace"),
+            "a tool that resets": GuardPolicy(tools={"tool1": ToolPolicy(resets=True)}),
+            "errors block at 4": GuardPolicy(error_block_threshold=4),
+            "fingerprints anew": GuardPolicy(metadata_keys={"query"}),
+        }.items()
+    }
+
+
+def limit_of(name: str) -> float:
+    """Seconds that design allows for a step on an idle machine."""
+    if name.startswith(("cold load", "first load")):
+        return 4.0
+    if name.startswith("knob: fingerprints"):
+        return 30.0
+    return 0.5 if name.startswith(("slider", "knob: a tool left")) else 2.0
 
 
 # -- while spans come in -------------------------------------------------------------------------
@@ -411,7 +469,7 @@ def post(server: Server, body: bytes) -> None:
     """Send it, and wait until it is durable."""
     headers = {"content-type": "application/x-protobuf"}
     request = urllib.request.Request(f"{server.receiver}/v1/traces", data=body, headers=headers)
-    with urllib.request.urlopen(request) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:
         answer.read()
 
 
@@ -422,12 +480,16 @@ class Sender(threading.Thread):
         super().__init__(daemon=True)
         self._server, self._bodies, self._pause = server, Bodies(500), 500 / rate
         self._end = threading.Event()
-        self.sent, self.behind = 0, 0.0
+        self.sent, self.behind, self.problem = 0, 0.0, ""
 
     def run(self) -> None:
         start = time.monotonic()
         while not self._end.is_set():
-            post(self._server, self._bodies.next())
+            try:
+                post(self._server, self._bodies.next())
+            except OSError as error:
+                self.problem = f"; it gave up: {error}"
+                return
             self.sent += self._bodies.spans
             due = start + self.sent / self._bodies.spans * self._pause
             self.behind = max(0.0, time.monotonic() - due)
@@ -435,7 +497,7 @@ class Sender(threading.Thread):
 
     def end(self) -> None:
         self._end.set()
-        self.join()
+        self.join(60)
 
 
 def loop(number: int) -> bytes:
@@ -445,54 +507,61 @@ def loop(number: int) -> bytes:
     return export(same, agent=f"probe-{number}")
 
 
-def live(browser: Browser, server: Server, seconds: float, rate: int) -> None:
+def live(browser: Browser, server: Server, steps: Steps, seconds: float, rate: int) -> None:
     """Loads of pages and the way of a new incident to the page, while spans come in."""
-    with opened(browser, server) as tab:
-        for path in _PAGES.values():
-            tab.open(path)
+    with opened(browser, server, steps.patience) as tab:
+        for name, path in _PAGES.items():
+            steps.take(f"first load, before: {name}", tab, lambda path=path: tab.open(path))
     sender = Sender(server, rate)
     cpu, begun = server.cpu(), time.perf_counter()
     sender.start()
-    print(f"\nwhile {rate:,} spans/s come in")
+    print(f"while {rate:,} spans/s come in", flush=True)
+    steps.live = True
     try:
-        with opened(browser, server) as tab:
-            print(f"{'':<42}{'passed s':>9}{'limit':>7}")
+        with opened(browser, server, steps.patience) as tab:
             for name, path in _PAGES.items():
-                took = step(tab, lambda path=path: tab.open(path))
-                over = " over" if took.passed > 3 else ""
-                print(f"{'load: ' + name:<42}{took.passed:>9.2f}{3.0:>7.1f}{over}", flush=True)
+                steps.take(f"load: {name}", tab, lambda path=path: tab.open(path))
             for path, label in (("", "Runs with a loop"), ("incidents", "Incidents")):
-                tab.open(path)
-                shown: list[float] = []
-                number = 0
-                until = time.perf_counter() + seconds / 4
-                while not shown or time.perf_counter() < until:
-                    number += 1
-                    shown.append(seen_after(tab, server, label, number))
-                    time.sleep(0.3)
-                late = max(shown)
-                middle = sorted(shown)[len(shown) // 2]
-                print(
-                    f"{f'a new incident, to {label}':<42}{middle:>9.2f}{2.0:>7.1f}"
-                    f"  the last of {len(shown)} after {late:.2f} s{' over' if late > 2 else ''}",
-                    flush=True,
-                )
+                if steps.take(f"to look at {label}", tab, lambda path=path: tab.open(path)):
+                    new_incidents(tab, steps, label, seconds / 4)
     finally:
         sender.end()
     passed = time.perf_counter() - begun
     busy = (server.cpu() - cpu) / passed
     print(
         f"{sender.sent:,} spans in {passed:.0f} s: {sender.sent / passed:,.0f} spans/s,"
-        f" the sender {sender.behind:.1f} s behind; {busy:.0%} of one CPU; peak {server.peak():,.0f} MB"
+        f" the sender {sender.behind:.1f} s behind{sender.problem};"
+        f" {busy:.0%} of one CPU; peak {server.peak():,.0f} MB"
     )
 
 
-def seen_after(tab: Tab, server: Server, label: str, number: int) -> float:
+def new_incidents(tab: Tab, steps: Steps, label: str, seconds: float) -> None:
+    """Make incidents for some seconds; how long each takes to show."""
+    name, shown = f"a new incident, to {label}", []
+    until = time.perf_counter() + seconds
+    try:
+        while not shown or time.perf_counter() < until:
+            shown.append(seen_after(tab, label, len(shown) + 1))
+            time.sleep(0.3)
+    except (BrowserError, OSError) as error:
+        what = first_line(error) if isinstance(error, BrowserError) else str(error)
+        print(f"{name:<42} FAILED: number {len(shown) + 1} did not show ({what})", flush=True)
+        steps.failed.append(name)
+    if shown:
+        middle, late = sorted(shown)[len(shown) // 2], max(shown)
+        print(
+            f"{name:<42}{middle:>9.2f}{2.0:>7.1f}"
+            f"  the last of {len(shown)} after {late:.2f} s{' over' if late > 2 else ''}",
+            flush=True,
+        )
+
+
+def seen_after(tab: Tab, label: str, number: int) -> float:
     """Seconds from the end of an incident's last call to the page that counts it."""
     value = tab.page.get_by_test_id("stMetric").filter(has_text=label).first.get_by_test_id("stMetricValue")
     before = value.inner_text()
     start = time.perf_counter()
-    post(server, loop(number))
+    post(tab.server, loop(number))
     tab.page.wait_for_function(
         """([label, before]) => [...document.querySelectorAll('[data-testid="stMetric"]')].some(one =>
             one.innerText.includes(label)
@@ -507,42 +576,46 @@ def main() -> None:
     """Make the stores, visit, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--calls", type=int, default=1_000_000, help="a multiple of 1,000")
-    parser.add_argument("--db", type=Path, help="a store that is there already; it is copied for --live")
+    parser.add_argument("--db", type=Path, help="a store that is there already; a copy of it is served")
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS, help="parts to measure")
     parser.add_argument("--live", action="store_true", help="loads and new incidents while spans come in")
     parser.add_argument("--seconds", type=float, default=40.0, help="of --live")
     parser.add_argument("--rate", type=int, default=5_000, help="spans a second of --live")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds to wait for one step")
     options = parser.parse_args()
+    patience = options.patience
     with tempfile.TemporaryDirectory() as name, sync_playwright() as engine:
         folder = Path(name)
-        db = options.db
-        if db is None:
-            start = time.perf_counter()
-            db = folder / "big.duckdb"
+        db = folder / "big.duckdb"
+        start = time.perf_counter()
+        if options.db:
+            shutil.copyfile(options.db, db)
+        else:
             make_store(db, options.calls)
-            print(f"{options.calls:,} calls made in {time.perf_counter() - start:.0f} s", flush=True)
+        print(f"the store is there after {time.perf_counter() - start:.0f} s", flush=True)
         browser = engine.chromium.launch(executable_path=chromium(), args=list(_ARGUMENTS))
+        steps = Steps(patience)
         if options.live:
-            own = folder / "live.duckdb"
-            shutil.copyfile(db, own)
-            with served(own) as server:
-                live(browser, server, options.seconds, options.rate)
-            return
-        samples, baseline, found = folder / "samples.duckdb", Steps(), Steps()
-        import_paths(samples, files())
-        with served(samples) as server:
-            visits(browser, server, baseline)
-        try:
-            fixed = first_visits(browser, db, found)
-            with served(db) as server:
-                visits(browser, server, found)
-                peak = server.peak()
-        finally:  # what was measured before something failed
-            table(found, baseline)
-        print(
-            f"the server's peak memory {peak:,.0f} MB;"
-            f" scripts, fonts and styles {fixed / _MEGABYTE:.1f} MB, once"
-        )
+            print(_COLUMNS, flush=True)
+            with served(db, patience) as server:
+                live(browser, server, steps, options.seconds, options.rate)
+        else:
+            samples = folder / "samples.duckdb"
+            import_paths(samples, files())
+            print(f"\nthe sample traces\n{_COLUMNS}", flush=True)
+            with served(samples, patience) as server:
+                visits(browser, server, steps, options.only)
+            failed = [f"{name} (samples)" for name in steps.failed]
+            steps = Steps(patience, baseline=steps.found, failed=failed)
+            print(f"\nthe store\n{_COLUMNS}", flush=True)
+            if "cold" in options.only:
+                first_visits(browser, db, steps)
+            with served(db, patience) as server:
+                visits(browser, server, steps, options.only)
+                print(f"the server's peak memory {server.peak():,.0f} MB", flush=True)
         browser.close()
+    if steps.failed:
+        raise SystemExit("failed: " + ", ".join(dict.fromkeys(steps.failed)))
 
 
 if __name__ == "__main__":
