@@ -48,12 +48,13 @@ tops AS (
 )
 SELECT
     c.run, c.seq, c.turn, c.tool, c.agent, c.service, c.dialect, c.kind, c.outcome, c.seen, c.truncated,
-    c.unit, c.ord, c.key, c.slot, c.err, c.resets_before, c.successes_before, c.result, c.start_ns, c.end_ns,
+    c.key, c.result, c.start_ns, c.end_ns,
     c.counted,
     CAST(coalesce(n.count, CASE WHEN c.counted THEN 1 ELSE 0 END) AS INTEGER) AS count,
     CAST(coalesce(n.streak, CASE WHEN c.counted THEN c.ord END) AS INTEGER) AS streak,
     CAST(CASE WHEN NOT c.judgeable THEN 2 WHEN n.known THEN 0 ELSE 1 END AS TINYINT) AS judged,
-    CAST(coalesce(t.top, 1) AS INTEGER) AS top
+    CAST(coalesce(t.top, 1) AS INTEGER) AS top,
+    c.unit, c.ord, c.slot, c.err, c.resets_before, c.successes_before
 FROM counting AS c
 LEFT JOIN tops AS t ON t.unit = c.unit
 LEFT JOIN counts AS n ON n.run = c.run AND n.seq = c.seq

@@ -52,7 +52,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
             """
         )
         con.execute("CREATE TABLE nesting AS SELECT 2 AS run, 1 AS ancestor, 199 AS run_start_ns")
-        con.execute(f"CREATE TABLE again AS {sql_text('again')}")
+        con.execute(f"CREATE TABLE again AS {sql_text('again')}", {"first": 1, "last": 3})
         con.execute(f"CREATE TABLE loud AS {sql_text('calls')}")
         con.execute("CREATE TABLE busy_units AS SELECT DISTINCT unit FROM loud")
         con.execute(f"CREATE TABLE quiet_calls AS {sql_text('quiet_calls')}")
