@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import streamlit as st
+from streamlit.components.v2 import component
 
-from ..guard import LoopscopeError
-from . import _data, _policy
+from . import _data, _follow, _policy
 from ._text import lit
 
-__all__ = ["sidebar"]
+__all__ = ["redraw_after", "sidebar"]
 
 _EVERY = 0.5
-"""Seconds between looks at the store's version: two stat calls, and a lease where the file has changed."""
+"""Seconds between a page's questions: two stat calls, and a lease where the file has changed."""
+
+_follower = component("loopscope_follow", js=Path(__file__).with_name("_follow.js").read_text("utf-8"))
 
 
 def sidebar(ask: _data.Reader, took: float) -> None:
@@ -23,35 +25,44 @@ def sidebar(ask: _data.Reader, took: float) -> None:
     source = "saved" if saved.in_force else "defaults"
     if saved.problem:
         source += "; the policy file cannot be read"
+    again = st.session_state.pop("_redraw_after", None)
     with st.sidebar:
         st.space("small")
-        follow = st.toggle(
+        follow = _follow.answers() and st.toggle(
             "Follow new data",
             value=True,
             key="follow",
             persist_state="session",
             help="Redraws the page when the database has something new.",
         )
+        drawn = datetime.now(UTC)
         st.caption(
             f":material/database: {lit(_data.database().name, 40)}  \n"
             f":material/policy: {_policy.name(saved.policy)} ({source})  \n"
-            f":material/update: as of {datetime.now(UTC):%H:%M:%S} UTC"
+            f":material/update: as of {drawn:%H:%M:%S} UTC"
         )
-    st.session_state["_seen"] = (ask.version, time.monotonic(), took)
-    if follow:
-        _follow()
+        if follow:
+            _follower(
+                key="follower",
+                data={
+                    "path": _follow.PATH,
+                    "version": str(ask.version),
+                    "drawn": drawn.isoformat(),
+                    # A page that takes long to draw is drawn half of the time at most. Waiting longer would
+                    # show an incident in a store of a million calls later than two seconds after it.
+                    "first": 1000 * max(_EVERY, took),
+                    "every": 1000 * _EVERY,
+                    "again": None if again is None else 1000 * again,
+                },
+                on_moved_change=_nothing,
+                height=1,
+            )
 
 
-@st.fragment(run_every=_EVERY)
-def _follow() -> None:
-    version, drawn, took = st.session_state["_seen"]
-    # A page that takes long to draw is drawn half of the time at most. Waiting longer would show an incident
-    # in a store of a million calls, whose overview takes most of a second, later than two seconds after it.
-    if time.monotonic() - drawn < max(_EVERY, took):
-        return
-    try:
-        moved = _data.store().version() != version
-    except LoopscopeError:  # busy or gone: the next look tells, and the next rerun says it
-        return
-    if moved:
-        st.rerun()
+def redraw_after(seconds: float) -> None:
+    """Have this page drawn again then, although nothing new came in: it shows how long ago things were."""
+    st.session_state["_redraw_after"] = seconds
+
+
+def _nothing() -> None:
+    """A trigger is told to the script only where somebody listens."""

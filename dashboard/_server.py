@@ -25,6 +25,7 @@ from ..collector._grpc_receiver import GrpcMissingError, GrpcReceiver
 from ..collector._intake import TOKEN_VARIABLE, Intake
 from ..collector._receiver import http_app
 from ..guard import LoopscopeError, StoreBusyError
+from . import _follow
 from ._links import LINKS_VARIABLE, parsed
 from ._warm import warmed
 
@@ -279,6 +280,7 @@ def _dashboard_app(sock: socket.socket, local: bool, token: str | None) -> ASGIA
     host, port = sock.getsockname()[:2]
     app = App(
         Path(__file__).with_name("app.py"),
+        routes=[_follow.route()],
         # Outermost, so that a foreign page gets nothing at all; Streamlit would also ask a service
         # in the internet for this machine's address before it refuses one.
         middleware=[

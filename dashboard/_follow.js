@@ -1,0 +1,41 @@
+// Asks the server for the store's version, and has the page drawn again when it is another one.
+
+const running = new WeakMap(); // of each place on the page, how to end its questions
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  running.get(parentElement)?.();
+  const begun = performance.now();
+  let timer;
+  let ended = false;
+
+  const later = (milliseconds) => {
+    if (!ended) timer = setTimeout(look, milliseconds);
+  };
+
+  const redraw = () => {
+    setTriggerValue("moved", data.drawn);
+    later(5000); // where that rerun failed
+  };
+
+  const look = async () => {
+    if (document.hidden) return later(data.every);
+    if (data.again !== null && performance.now() - begun >= data.again) return redraw();
+    try {
+      const answer = await fetch(data.path, { cache: "no-store" });
+      if (ended) return;
+      const { version } = await answer.json();
+      if (version !== null && version !== data.version) return redraw();
+    } catch {
+      return later(3000); // the server is away: the page itself says so
+    }
+    later(data.every);
+  };
+
+  const end = () => {
+    ended = true;
+    clearTimeout(timer);
+  };
+  running.set(parentElement, end);
+  later(data.first);
+  return end;
+}
