@@ -128,14 +128,21 @@ class Visit:
         self.settled()
 
     def settled(self) -> None:
-        """Wait until the script has run and nothing on the page is about to change."""
+        """Wait until the script has run and nothing on the page is about to change.
+
+        For a moment: what the page has just been told to do reaches the server and comes back first.
+        """
+        self.page.evaluate("window.settledSince = undefined")
         self.page.wait_for_function(
             """() => {
                 const app = document.querySelector('[data-testid="stApp"]');
-                return app && app.getAttribute('data-test-script-state') === 'notRunning'
+                const still = app && app.getAttribute('data-test-script-state') === 'notRunning'
                     && app.getAttribute('data-test-connection-state') === 'CONNECTED'
                     && document.querySelector('.st-key-filterbar, .st-key-problem, .st-key-busy')
                     && !document.querySelector('[data-stale="true"]');
+                if (!still) window.settledSince = undefined;
+                else window.settledSince ??= performance.now();
+                return still && performance.now() - window.settledSince > 150;
             }"""
         )
 
@@ -178,7 +185,7 @@ def visit(browser) -> Iterator[Callable[..., Visit]]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(120_000)  # a shared machine may be slow; nothing waits longer than it must
+        page.set_default_timeout(60_000)  # a shared machine may be slow; nothing waits longer than it must
         tab = Visit(page, server.url)
         tabs.append(tab)
 

@@ -118,6 +118,7 @@ def test_keys_walk_through_the_list_and_typing_a_note_presses_nothing(server, vi
     note.fill("waits for the pod")
     note.press("Enter")
     labelled(tab, server, {incidents[0].key: ("polling", "waits for the pod")})
+    tab.settled()
     with tab.page.expect_download() as started:
         tab.page.get_by_role("button", name="Markdown", exact=True).click()
     report = started.value.path().read_text(encoding="utf-8")
@@ -202,6 +203,7 @@ def test_filters_and_order_are_in_the_link(server, visit, incidents):
     again = visit(server)
     again.open(tab.page.url.removeprefix(server.url + "/"))
     again.says(f"1 of {len(unresolved)}")
+    again.settled()
     assert again.sentence() == tab.sentence()
     press(again, "j")
     at(again, unresolved[1].key)

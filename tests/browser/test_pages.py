@@ -115,6 +115,7 @@ def test_the_sliders_keep_apart_and_a_cell_sets_them(samples_server, visit):
     tab.page.locator(".st-key-sentence", has_text="nudge 7, block 8").wait_for()
     tab.settled()
     tab.says("Block moved to 8")
+    tab.settled()
     tab.page.locator(".st-key-threshold_map .stPlotlyChart path.point").first.click(force=True)
     tab.page.locator(".st-key-sentence", has_text="nudge 2, block 3").wait_for()
     tab.settled()

@@ -91,7 +91,7 @@ def test_from_the_list_to_a_span_and_back(samples_server, visit):
         tab.page.get_by_role("tab", name=part).click()
         tab.says(says)
         tab.settled()
-        assert f"view={part}" in tab.page.url
+        tab.page.wait_for_url(re.compile(f"view={part}"))
     link = tab.page.url
     tab.page.get_by_role("button", name="All runs").click()
     tab.page.locator(".st-key-runs_table").wait_for()
