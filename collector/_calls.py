@@ -21,7 +21,7 @@ from .dialects.cli_agents import COMMAND, EXECUTION, OUTPUT_EVENT
 from .dialects.mcp import SESSION
 from .dialects.openinference import TOOL_PARAMETERS
 
-__all__ = ["CallDraft", "draft_call", "is_cut", "tool_name"]
+__all__ = ["CallDraft", "draft_call", "is_cut", "is_half_an_object", "tool_name"]
 
 _NAME_PREFIXES = ("execute_tool ", "tools/call ", "MCP send tools/call ", "running tool: ", "tool_call ")
 _NAME_SUFFIXES = (".tool", ".run")
@@ -61,6 +61,7 @@ class CallDraft:
     claimed: bool = False  # the answer that asked for it was found
     position: int = 0  # ordinal inside a span that is not the call's own
     rough: bool = False  # the arguments are a summary, and better ones are welcome
+    unread: bool = False  # whether the arguments stop in the middle of an object is still to be seen
 
 
 def tool_name(node: Node) -> str:
@@ -100,7 +101,7 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
     result: str | None = None
     named: str | None = None
     result_failed: bool | None = None
-    cut = False
+    cut = unread = False
     for member in members:
         attributes, shape = member.span.attributes, member.shape
         call_id = call_id or first_text(attributes, shape.call_id)
@@ -110,6 +111,7 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
             arguments = content.text
             cut = cut or key_cut
             call_id = call_id or content.call_id
+            unread = content.unread
         if result is None:
             content, key_cut = _result(member.span, shape)
             result = content.text
@@ -154,6 +156,7 @@ def draft_call(members: Sequence[Node], run: Run, logs: Mapping[str, Sequence[Lo
         cut,
     )
     draft.rough = rough
+    draft.unread = unread
     return draft
 
 
@@ -173,7 +176,9 @@ def _arguments(span: SpanRecord, shape: Shape) -> tuple[Content, bool]:
         return _NOTHING, False  # ADK 1 writes empty objects where capture is off
     if hit is None:
         return _from_event(span, "gen_ai.tool.message", "content")
-    return open_arguments(*hit), is_cut(hit[1], attributes) or _is_half_an_object(hit[1])
+    content = open_arguments(*hit)
+    content.unread = content.text is hit[1]  # reading them for their fingerprint will tell
+    return content, is_cut(hit[1], attributes) or (not content.unread and is_half_an_object(hit[1]))
 
 
 def _result(span: SpanRecord, shape: Shape) -> tuple[Content, bool]:
@@ -241,7 +246,7 @@ def is_cut(value: Any, attributes: Mapping[str, Any]) -> bool:
     return as_long > 0 and size >= 128
 
 
-def _is_half_an_object(value: Any) -> bool:
+def is_half_an_object(value: Any) -> bool:
     """Arguments are an object. One that stops in the middle was cut at any length, by a limit or a model.
 
     What it was meant to be is unknown, so two of them that are equal may have been two calls.

@@ -9,15 +9,15 @@ from ..guard import (
     Classification,
     OutcomeFacts,
     classify_outcome,
-    fingerprint,
     result_hash,
     scope_key,
     strip_annotation,
 )
+from ..guard._canonical import fingerprint_of_text
 from ..guard._outcome import quiet_outcome
 from ._agent_messages import complete_refused
 from ._asked import calls_asked_for, calls_of_agents
-from ._calls import CallDraft, draft_call, mcp_session, tool_name
+from ._calls import CallDraft, draft_call, is_half_an_object, mcp_session, tool_name
 from ._genai_events import spans_of_lone_events
 from ._history import complete_histories
 from ._join import Exchange, Unclaimed, join_run
@@ -60,6 +60,8 @@ def derive_trace(
         part = _finish(unit)
         derived.tool_calls += part.tool_calls
         derived.llm_requests += part.llm_requests
+    for unit in units:
+        unit.release()
     derived.tool_calls.sort(key=lambda call: (call.start_ns, call.span_id, call.position))
     derived.llm_requests.sort(key=lambda request: (request.start_ns, request.span_id))
     return derived
@@ -231,10 +233,14 @@ def _tool_call(draft: CallDraft) -> ToolCall:
     http_status = draft.http_status
     if ended:
         found = _classified_end(draft, failed, result, error_text)
-        outcome = found.outcome.value if found.outcome is not None else None
-        kind = found.kind.value if found.kind is not None else None
+        # The property `value` says the same, and takes 0.3 µs for it.
+        outcome = found.outcome._value_ if found.outcome is not None else None
+        kind = found.kind._value_ if found.kind is not None else None
         http_status = found.http_status
-    print_ = fingerprint(draft.name, draft.arguments)
+    print_, cut = None, draft.cut
+    if draft.arguments is not None:
+        print_, is_json = fingerprint_of_text(draft.name, draft.arguments)
+        cut = cut or (draft.unread and not is_json and is_half_an_object(draft.arguments))
     run = draft.run
     # By position, in the order of the fields: naming 27 arguments takes 2 µs longer than making the call.
     return ToolCall(
@@ -262,7 +268,7 @@ def _tool_call(draft: CallDraft) -> ToolCall:
         print_,
         compared_hash or result_hash(result),
         None if print_ is None else scope_key(run.run_id, draft.agent_name, print_),
-        _content_state(draft, result, ended),
+        _content_state(draft, result, ended, cut=cut),
         verdict,
         draft.dialect,
     )
@@ -302,10 +308,10 @@ def _noted(node: Node) -> str | None:
     return action if action in ("nudge", "block") else None
 
 
-def _content_state(draft: CallDraft, result: str | None, ended: bool) -> str:
+def _content_state(draft: CallDraft, result: str | None, ended: bool, *, cut: bool) -> str:
     if draft.arguments is None or (result is None and ended):
         return "missing"
-    return "truncated" if draft.cut else "full"
+    return "truncated" if cut else "full"
 
 
 def _llm_request(draft: RequestDraft, turn: int | None) -> LlmRequest:

@@ -30,6 +30,7 @@ class Content:
     call_id: str | None = None
     tool_name: str | None = None
     failed: bool | None = None
+    unread: bool = False  # the value itself, in which nobody looked
 
     def valid(self) -> Content:
         """What came out of JSON, as text that can be stored."""

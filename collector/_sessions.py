@@ -40,6 +40,15 @@ class Unit:
     told_calls: list[CallDraft] = field(default_factory=list)
     told_requests: list[RequestDraft] = field(default_factory=list)
 
+    def release(self) -> None:
+        """Let go of what nodes say of themselves, when nobody needs it any more.
+
+        A tool span is the outermost span of its own call. Such circles are left to the garbage collector,
+        which looks at all that a fold has in its hands to find them: 3 µs a span.
+        """
+        for node in self.nodes:
+            node.agent = node.call = node.tool = node.llm = None
+
 
 def attach(told: Iterable[SpanRecord], nodes: Iterable[Node]) -> list[Node]:
     """Nodes of the spans made out of events, below the agents in whose spans they were logged."""

@@ -244,18 +244,22 @@ def canonical_arguments(arguments: object, *, metadata_keys: Collection[str] = D
     """
     metadata = frozenset(metadata_keys)
     text = _as_text(arguments)
-    if text is None:
-        return _form_of_object(arguments, metadata)
+    return _form_of_object(arguments, metadata) if text is None else _read_form(text, metadata)[0]
+
+
+def _read_form(text: str, metadata: frozenset[str]) -> tuple[str, bool]:
+    """The form of arguments that are text, and whether they are JSON."""
     is_json, value, plain = parse_json(text)
     if not is_json:
         members = _parse_xmlish(text)
-        return _form_of_text(text) if members is None else _form_of_object(members, metadata)
+        form = _form_of_text(text) if members is None else _form_of_object(members, metadata)
+        return form, False
     if type(value) is str:
         value, plain = _open_encoded(value)
     form = _write_plain(value, metadata) if plain else None
     if form is None:
         form, _ = write_any(value, metadata)
-    return _encodable(form)
+    return _encodable(form), True
 
 
 def _as_text(value: Any) -> str | None:
@@ -303,7 +307,16 @@ def fingerprint(
     """
     if arguments is None:
         return None
-    form = canonical_arguments(arguments, metadata_keys=metadata_keys)
+    return _of_form(tool_name, canonical_arguments(arguments, metadata_keys=metadata_keys))
+
+
+def fingerprint_of_text(tool_name: str, arguments: str) -> tuple[int, bool]:
+    """As `fingerprint`, of arguments that are text; and whether that is JSON, which was found out for it."""
+    form, is_json = _read_form(arguments, DEFAULT_METADATA_KEYS)
+    return _of_form(tool_name, form), is_json
+
+
+def _of_form(tool_name: str, form: str) -> int:
     return _digest(f"{len(tool_name)}:{tool_name}{form}".encode("utf-8", "surrogatepass"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import sys
@@ -190,6 +191,19 @@ def test_an_earlier_version_of_a_span_changes_nothing() -> None:
     older = [replace(record, status_code=2, received_ns=record.received_ns - 1) for record in spans]
     assert plain(started + older + spans) == expected
     assert plain(spans + older + started) == expected
+
+
+def test_nothing_is_left_to_the_garbage_collector() -> None:
+    """A fold derives thousands of traces between two collections, and their spans must not pile up."""
+    spans = story()
+    derive_trace(spans)  # what is made once, at the first call
+    gc.collect()
+    gc.disable()
+    try:
+        derive_trace(spans)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_span_fields_are_left_alone() -> None:

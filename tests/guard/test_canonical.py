@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from json_values import json_objects, json_values, respell, same, scalars, tricky_text
 
 from loopscope.guard import canonical_arguments, fingerprint, result_hash, scope_key
+from loopscope.guard._canonical import fingerprint_of_text
 
 EQUAL = [
     ('{"path": "foo", "limit": 10}', '{"limit":10,"path":"foo"}', "key order"),
@@ -160,6 +161,24 @@ def test_any_text_has_a_form_that_can_be_stored(text):
     canonical_arguments(text).encode("utf-8")
     assert isinstance(fingerprint(str(text), text), int)
     assert isinstance(result_hash(text), int)
+
+
+def reads_as_json(text):
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    except ValueError:  # a number of more digits than it converts
+        return True
+    return True
+
+
+@given(json_objects, st.integers(0, 60), tricky_text)
+@settings(deadline=None)
+def test_the_fingerprint_of_text_comes_with_whether_it_is_json(value, end, behind):
+    whole = json.dumps(value)
+    for text in (whole, whole[:end] + behind, behind, '{"n": 1' + "0" * 5000 + "}", '{"n": NaN, "n": 1}'):
+        assert fingerprint_of_text("t", text) == (fingerprint("t", text), reads_as_json(text))
 
 
 @given(tricky_text, tricky_text)
