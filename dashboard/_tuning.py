@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -55,15 +56,20 @@ def draw(view: View, saved: _policy.Saved) -> None:
             with waiting, st.spinner("Counting every call again by the new rule…", show_time=True):
                 _ask(draft, saved, filters, whole)
             waiting.empty()
-        now, before, scores, changed = _ask(draft, saved, filters, whole)
-    with top:
-        _ui.sentence(_said(draft, now, before, saved, changed.total))
-        if _ui.unjudged(now.coverage):
-            _ui.coverage_note(now.coverage)
     same = draft == saved.policy
+    with _data.reader() as ask:
+        now, before, scores = _figures_of(ask, draft, saved, filters, whole)
+        # The calls behind the figures take as long as these. They come when the figures stand.
+        with top:
+            _ui.sentence(_said(draft, now, before, saved, lambda: _changed(ask, draft, saved, filters).total))
+            if _ui.unjudged(now.coverage):
+                _ui.coverage_note(now.coverage)
+        with right:
+            _effect(now, before, scores, same)
+            _spent(now, before, same)
+        changed = _changed(ask, draft, saved, filters)
+        ask.release()
     with right:
-        _effect(now, before, scores, same)
-        _spent(now, before, same)
         _tuning_pictures.draw(draft, saved.policy, filters, now)
     if not _ui.unjudged(now.coverage):
         _ui.coverage_note(now.coverage)
@@ -73,24 +79,33 @@ def draw(view: View, saved: _policy.Saved) -> None:
         _knobs_draft.tell_below(draft)
 
 
-def _ask(
-    draft: GuardPolicy, saved: _policy.Saved, filters: Filters, whole: bool
-) -> tuple[Impact, Impact, LabelScores | None, ChangedCalls]:
-    """All questions of this fragment at once; of a whole page those of the other parts, too: one lease."""
+def _ask(draft: GuardPolicy, saved: _policy.Saved, filters: Filters, whole: bool) -> None:
+    """Ask all that this run of the page is going to ask."""
     with _data.reader() as ask:
-        found = (
-            ask.impact(draft, filters),
-            ask.impact(saved.policy, filters),
-            ask.score(draft, filters) if ask.labels() else None,
-            ask.changed_calls(saved.policy, draft, filters, _CHANGES),
-        )
-        _tuning_pictures.ahead(ask, draft, saved.policy, filters)
-        if whole:
-            ask.policies()
-            for part in () if _knobs_draft.stays_below() else (_suggestions, _rules):
-                part.ahead(ask, draft, filters)
+        _figures_of(ask, draft, saved, filters, whole)
+        _changed(ask, draft, saved, filters)
         ask.release()
+
+
+def _figures_of(
+    ask: _data.Reader, draft: GuardPolicy, saved: _policy.Saved, filters: Filters, whole: bool
+) -> tuple[Impact, Impact, LabelScores | None]:
+    """What the figures say; the picture's answers, and of a whole page those of its other parts, too."""
+    found = (
+        ask.impact(draft, filters),
+        ask.impact(saved.policy, filters),
+        ask.score(draft, filters) if ask.labels() else None,
+    )
+    _tuning_pictures.ahead(ask, draft, saved.policy, filters)
+    if whole:
+        ask.policies()
+        for part in () if _knobs_draft.stays_below() else (_suggestions, _rules):
+            part.ahead(ask, draft, filters)
     return found
+
+
+def _changed(ask: _data.Reader, draft: GuardPolicy, saved: _policy.Saved, filters: Filters) -> ChangedCalls:
+    return ask.changed_calls(saved.policy, draft, filters, _CHANGES)
 
 
 def _back_to_all(run: str) -> None:
@@ -99,7 +114,10 @@ def _back_to_all(run: str) -> None:
         _ui.back("Tune with all runs", "run", icon=":material/close:")
 
 
-def _said(draft: GuardPolicy, now: Impact, before: Impact, saved: _policy.Saved, changed: int) -> str:
+def _said(
+    draft: GuardPolicy, now: Impact, before: Impact, saved: _policy.Saved, changed: Callable[[], int]
+) -> str:
+    """`changed`: how many calls are judged otherwise; asked only where the totals are alike."""
     totals, old = now.totals, before.totals
     nothing = _ui.unjudged(now.coverage)
     if nothing:
@@ -129,8 +147,9 @@ def _said(draft: GuardPolicy, now: Impact, before: Impact, saved: _policy.Saved,
         elif parts[2] and not parts[3]:
             moved.append("as many useful calls lost")
         return f"{text} Against the {name}: {', '.join(moved)}."
-    if changed:
-        return f"{text} The {name} has the same counts, but judges {count(changed, 'call')} otherwise."
+    otherwise = changed()
+    if otherwise:
+        return f"{text} The {name} has the same counts, but judges {count(otherwise, 'call')} otherwise."
     return f"{text} The {name} judges every recorded call alike."
 
 
