@@ -8,6 +8,7 @@ Chromium. Times run from the click (or the opened address) to the page that stan
 no part of it waits to be replaced. The baseline of each line is the same step on the sample traces, a store
 of some hundred calls, in the same run: what is above it is what a million calls cost. CPU seconds are those
 of the server's process, all threads; on a machine that has other work they move less than what passed.
+What a knob changes shows in parts: the sentence and the figures come first, at "first s".
 Each line is printed when its step is done. A step that is not done after --patience seconds says so, and the
 next one begins.
 
@@ -51,7 +52,7 @@ _CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-s
 _MEGABYTE = 1e6
 _MOST = 5 * _MEGABYTE
 _PARTS = ("cold", "loads", "filters", "knobs")
-_COLUMNS = f"{'':<42}{'passed s':>9}{'limit':>7}{'CPU s':>8}{'samples s':>11}{'ratio':>8}{'sent kB':>9}"
+_COLUMNS = " " * 43 + "first s passed s  limit   CPU s  samples s   ratio  sent kB"
 _PAGES = {
     "Overview": "",
     "Incidents": "incidents",
@@ -149,6 +150,7 @@ class Tab:
     data: float = 0.0
     fixed: float = 0.0  # scripts, fonts, styles
     faults: list[str] = field(default_factory=list)  # since the last step
+    other: float | None = None  # when the page said something else than before
     _paths: dict[str, str] = field(default_factory=dict)
 
     def listen(self) -> None:
@@ -181,6 +183,9 @@ class Tab:
 
     def stands(self, before: str | None = None) -> None:
         """Wait until the page stands (and says something else than before)."""
+        if before is not None:
+            self.page.wait_for_function(f"(before) => before !== {_SAID}", arg=before, polling="raf")
+            self.other = time.perf_counter()
         self.page.wait_for_function(_STANDS, arg=before, polling="raf")
         if self.page.locator('.st-key-problem, .st-key-busy, [data-testid="stException"]').count():
             self.faults.append(f"{self.page.url}: {self.page.get_by_test_id('stMain').inner_text()[:300]}")
@@ -230,6 +235,7 @@ class Took:
     passed: float
     cpu: float
     sent: float  # bytes
+    first: float | None  # seconds until the page said something else
 
 
 @dataclass
@@ -244,6 +250,7 @@ class Steps:
 
     def take(self, name: str, tab: Tab, do: Callable[[], None]) -> bool:
         """Take one step in a tab, and print it. False where it was not done in time."""
+        tab.other = None
         cpu, sent, start = tab.server.cpu(), tab.data, time.perf_counter()
         try:
             do()
@@ -255,7 +262,8 @@ class Steps:
             for fault in tab.faults:
                 self._fault(name, fault, tab)
             tab.faults.clear()
-        took = Took(time.perf_counter() - start, tab.server.cpu() - cpu, tab.data - sent)
+        passed, first = time.perf_counter() - start, None if tab.other is None else tab.other - start
+        took = Took(passed, tab.server.cpu() - cpu, tab.data - sent, first)
         self.found[name] = took
         self._print(name, took)
         return True
@@ -271,10 +279,11 @@ class Steps:
         limit, before = 3.0 if self.live else limit_of(name), self.baseline.get(name)
         over = " over" if took.passed > limit else ""
         over += " too much" if took.sent > _MOST else ""
+        first = "" if took.first is None else f"{took.first:.2f}"
         base = "" if before is None else f"{before.passed:.2f}"
         ratio = "" if before is None else f"{took.passed / before.passed:.1f} ×"
         print(
-            f"{name:<42}{took.passed:>9.2f}{limit:>7.1f}{took.cpu:>8.2f}"
+            f"{name:<42}{first:>8}{took.passed:>9.2f}{limit:>7.1f}{took.cpu:>8.2f}"
             f"{base:>11}{ratio:>8}{took.sent / 1e3:>9,.0f}{over}",
             flush=True,
         )
@@ -550,7 +559,7 @@ def new_incidents(tab: Tab, steps: Steps, label: str, seconds: float) -> None:
     if shown:
         middle, late = sorted(shown)[len(shown) // 2], max(shown)
         print(
-            f"{name:<42}{middle:>9.2f}{2.0:>7.1f}"
+            f"{name:<42}{'':>8}{middle:>9.2f}{2.0:>7.1f}"
             f"  the last of {len(shown)} after {late:.2f} s{' over' if late > 2 else ''}",
             flush=True,
         )
