@@ -228,37 +228,48 @@ def _replace_derived(
     """Make the derived rows of the traces be `fresh`, leaving alone those that are right already."""
     columns = _DERIVED[table]
     if before:
-        # seq and turn of runs over several traces are counted afterwards, from trace_seq and trace_turn.
-        compared = [name for name in columns if name not in ("seq", "turn")]
-        same = " AND ".join(f"n.{name} IS NOT DISTINCT FROM o.{name}" for name in compared)
-        old = (
-            f"(SELECT rowid AS id, {', '.join(compared)} FROM {table}"  # noqa: S608
-            f" WHERE start_ns BETWEEN {min(state.first_derived_ns or 0 for state in before)}"
-            f" AND {max(state.last_derived_ns or 0 for state in before)}"
-            " AND trace_id IN (SELECT trace_id FROM wanted_traces))"
-        )
-        keys = [name for name in columns if name.endswith(("_parts", "_content"))]
+        # Of a backlog few rows, or none, are of traces that were here, and the others need not be looked at.
+        # Those few are compared here: DuckDB would plan a comparison of 34 columns longer than it takes.
         wanted = ids_table(state.trace_id for state in before)
-        # Of a backlog few rows, or none, are of traces that were here; the others need not be looked at.
+        with registered(con, wanted_traces=wanted):
+            found = con.sql(
+                f"SELECT rowid AS id, {', '.join(columns)} FROM {table}"  # noqa: S608
+                f" WHERE start_ns BETWEEN {min(state.first_derived_ns or 0 for state in before)}"
+                f" AND {max(state.last_derived_ns or 0 for state in before)}"
+                " AND trace_id IN (SELECT trace_id FROM wanted_traces)"
+            ).to_arrow_table()
         here = _is_among(fresh.column("trace_id"), wanted.column("trace_id").combine_chunks())
         mine, rest = fresh.filter(here), fresh.filter(pc.invert(here))  # pyright: ignore[reportAttributeAccessIssue]
-        with registered(con, new_rows=mine, wanted_traces=wanted):
-            if mine.num_rows:
-                mine = con.sql(
-                    f"SELECT n.* FROM new_rows n ANTI JOIN {old} o ON {same}"  # noqa: S608
-                ).to_arrow_table()
-            removed = con.execute(
-                f"DELETE FROM {table} WHERE rowid IN"  # noqa: S608
-                f" (SELECT o.id FROM {old} o ANTI JOIN new_rows n ON {same})"
-                f" RETURNING run_id, run_source, {', '.join(keys)}"
-            ).fetchall()
-        touched.runs.update(row[0] for row in removed if row[1] in _SPANNING)
-        touched.keys |= _keys(row[2:] for row in removed)
-        fresh = pa.concat_tables([mine.cast(fresh.schema), rest])
-    runs = zip(fresh.column("run_id").to_pylist(), fresh.column("run_source").to_pylist(), strict=True)
-    touched.runs.update(run for run, source in runs if source in _SPANNING)
+        # seq and turn of runs over several traces are counted afterwards, from trace_seq and trace_turn.
+        compared = [name for name in columns if name not in ("seq", "turn")]
+        old, new = _tuples(found, compared), _tuples(mine, compared)
+        known, right = set(old), set(new)
+        gone = found.filter(pa.array([row not in right for row in old], type=pa.bool_()))
+        if gone.num_rows:
+            with registered(con, gone_rows=gone.select(["id"])):
+                con.execute(f"DELETE FROM {table} WHERE rowid IN (SELECT id FROM gone_rows)")  # noqa: S608
+            touched.runs |= _spanning_runs(gone)
+            touched.keys |= _keys(_tuples(gone, [n for n in columns if n.endswith(("_parts", "_content"))]))
+        mine = mine.filter(pa.array([row not in known for row in new], type=pa.bool_()))
+        fresh = pa.concat_tables([mine, rest])
+    touched.runs |= _spanning_runs(fresh)
     _insert(con, table, list(columns), fresh, notes)
     return fresh.num_rows
+
+
+def _spanning_runs(rows: pa.Table) -> set[str]:
+    """The runs of derived rows that can span traces."""
+    runs = zip(rows.column("run_id").to_pylist(), rows.column("run_source").to_pylist(), strict=True)
+    return {run for run, source in runs if source in _SPANNING}
+
+
+def _tuples(rows: pa.Table, names: list[str]) -> list[tuple[Any, ...]]:
+    """Rows as values that can be compared and hashed."""
+    columns = [rows.column(name).to_pylist() for name in names]
+    for at, name in enumerate(names):
+        if name.endswith("_parts"):
+            columns[at] = [None if keys is None else tuple(keys) for keys in columns[at]]
+    return list(zip(*columns, strict=True))
 
 
 _Derived = Literal["tool_call_rows", "llm_request_rows"]
@@ -312,7 +323,7 @@ def _keys(rows: Iterable[Iterable[Any]]) -> set[int]:
     found: set[int] = set()
     for row in rows:
         for value in row:
-            if isinstance(value, list):
+            if isinstance(value, list | tuple):
                 found.update(value)
             elif value is not None:
                 found.add(value)
