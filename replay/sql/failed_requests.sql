@@ -7,7 +7,13 @@ SELECT
     len(q.input_parts) AS messages,
     q.dialect
 FROM llm_request_rows AS q
-LEFT JOIN contents AS e ON e.hash = q.error_text_content
+LEFT JOIN (  -- few of all texts, which a plain join would go through
+    SELECT hash, text FROM contents
+    WHERE hash IN (
+        SELECT error_text_content FROM llm_request_rows
+        WHERE status = 'error' AND error_text_content IS NOT NULL
+    )
+) AS e ON e.hash = q.error_text_content
 WHERE q.status = 'error' AND TRUE /* filter */
 ORDER BY q.start_ns DESC, q.trace_id, q.span_id
 LIMIT $limit OFFSET $offset
