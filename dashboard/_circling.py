@@ -7,8 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from ..replay import Circling, CirclingRun, Impact, Spent
-from . import _data, _incident_table, _live, _policy, _ui
-from ._filters import View
+from . import _incident_table, _live, _ui
 from ._text import count, lit, plain
 from ._theme import KIND_NAMES
 from ._units import ago, clock, duration, money, tokens
@@ -57,12 +56,8 @@ def _price(one: CirclingRun) -> str:
     return "cost not recorded"
 
 
-def now(view: View, history: str) -> None:
+def now(found: Circling, now_ns: int, history: str) -> None:
     """The page's sentence, and a card for each run that loops. `history`: the sentence on the period."""
-    saved, now_ns = _policy.saved(), _data.now_ns()
-    with _data.reader() as ask:
-        found = ask.circling(saved.policy, view.filters, now_ns)
-        ask.release()
     if found.going_on or found.just_ended or found.just_stopped:
         _live.redraw_after(_EVERY)
     _ui.sentence(f"{said(found, now_ns)} {history}")

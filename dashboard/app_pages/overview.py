@@ -14,19 +14,24 @@ view, saved = _filters.current_view(), _policy.saved()
 
 
 def main() -> None:
+    now_ns = _data.now_ns()
     with _data.reader() as ask:
         seen = ask.overview(saved.policy, view.filters)
-        circling = ask.circling(saved.policy, view.filters, _data.now_ns())
-        effect = ask.impact(saved.policy, view.filters)
+        circling = ask.circling(saved.policy, view.filters, now_ns)
+        requests = (
+            0 if view.filters.tools else seen.figures.requests
+        )  # the tool filter does not reach requests
+        nothing = not seen.figures.calls and not requests and not seen.coverage.calls_not_ended
+        if not nothing:  # what is new stands before the rest is asked for
+            _circling.now(circling, now_ns, seen.sentence)
+            _figures(seen)
+        effect = ask.impact(saved.policy, view.filters) if circling.runs else None
         ask.release()
-    requests = 0 if view.filters.tools else seen.figures.requests  # the tool filter does not reach requests
-    if not seen.figures.calls and not requests and not seen.coverage.calls_not_ended:
+    if nothing:
         _snippets.nothing_here(
             view, "Loops, calls over time and what they cost stand here once an agent has run."
         )
         return
-    _circling.now(view, seen.sentence)
-    _figures(seen)
     _ui.coverage_note(seen.coverage)
     _ui.section(
         "Calls over time",
@@ -39,7 +44,7 @@ def main() -> None:
             alt="Calls over time, stacked by the guard's verdict",
         )
     _ui.untimed_note(seen.calls_untimed, "call")
-    if circling.runs:
+    if effect is not None:
         _circling.cost(circling, effect, _policy.name(saved.policy))
     left, right = st.columns(2, gap="medium")
     with left:
