@@ -256,8 +256,9 @@ def test_nothing_is_left_behind_when_interrupted(run, traces, temporary, monkeyp
         return report
 
     monkeypatch.setattr(_check, "import_with_progress", interrupted)
-    if number == signal.SIGINT:  # a shell has what it puts into the background ignore it
-        signal.signal(number, signal.default_int_handler)
+    # Who started the tests may have them ignored: a shell SIGINT in the background, nohup SIGHUP.
+    interrupt = number == signal.SIGINT
+    signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
     before = signal.getsignal(number)
     try:
         ended = run("check", traces).code
