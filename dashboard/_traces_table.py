@@ -7,7 +7,7 @@ import streamlit as st
 
 from ..guard import GuardPolicy
 from ..replay.traces import RunPage, RunRow, RunSort
-from . import _data, _snippets, _traces_link, _ui
+from . import _data, _first, _snippets, _traces_link, _ui
 from ._filters import View
 from ._text import count, plain
 from ._traces_words import costs, ended, ended_cell, names, who
@@ -42,7 +42,8 @@ def draw(policy: GuardPolicy, view: View) -> None:
     sort, search = _choices()
     with _data.reader() as ask:
         number = max(1, int(st.session_state.get(_PAGE, 1)))
-        found = ask.runs(policy, view.filters, sort, search, _ROWS, (number - 1) * _ROWS)
+        with _first.counting(ask):
+            found = ask.runs(policy, view.filters, sort, search, _ROWS, (number - 1) * _ROWS)
         if not found.rows and found.total:  # the list got shorter
             st.session_state[_PAGE] = 1
             found = ask.runs(policy, view.filters, sort, search, _ROWS, 0)

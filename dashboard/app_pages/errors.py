@@ -7,7 +7,17 @@ from collections.abc import Iterable
 import pandas as pd
 import streamlit as st
 
-from loopscope.dashboard import _charts, _data, _downloads, _filters, _policy, _reclassify, _snippets, _ui
+from loopscope.dashboard import (
+    _charts,
+    _data,
+    _downloads,
+    _filters,
+    _first,
+    _policy,
+    _reclassify,
+    _snippets,
+    _ui,
+)
 from loopscope.dashboard._text import count, lit, plain
 from loopscope.dashboard._units import when
 from loopscope.replay import ErrorBreakdown, ErrorGroup, untimed
@@ -27,7 +37,8 @@ _BY = {"tool": "By tool", "agent": "By agent", "model": "By model"}
 
 def main() -> None:
     with _data.reader() as ask:
-        seen = ask.errors(view.filters, saved.policy)
+        with _first.counting(ask):
+            seen = ask.errors(view.filters, saved.policy)
         ask.release()
     if not seen.calls:
         _snippets.nothing_here(

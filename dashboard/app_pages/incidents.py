@@ -8,6 +8,7 @@ from loopscope.dashboard import (
     _charts,
     _data,
     _filters,
+    _first,
     _incident,
     _incident_faults,
     _incident_list,
@@ -50,7 +51,8 @@ def main() -> None:
 
 def _all(fault: str | None) -> None:
     with _data.reader() as ask:
-        found, labels = _incident_list.asked(ask, saved.policy, view.filters)
+        with _first.counting(ask):
+            found, labels = _incident_list.asked(ask, saved.policy, view.filters)
         seen = ask.replay(saved.policy, view.filters)
         ask.release()
     if not found:

@@ -6,7 +6,17 @@ from typing import Any
 
 import streamlit as st
 
-from loopscope.dashboard import _charts, _circling, _data, _filters, _incident_table, _policy, _snippets, _ui
+from loopscope.dashboard import (
+    _charts,
+    _circling,
+    _data,
+    _filters,
+    _first,
+    _incident_table,
+    _policy,
+    _snippets,
+    _ui,
+)
 from loopscope.dashboard._text import count
 from loopscope.replay import Figures, Overview
 
@@ -16,7 +26,8 @@ view, saved = _filters.current_view(), _policy.saved()
 def main() -> None:
     now_ns = _data.now_ns()
     with _data.reader() as ask:
-        seen = ask.overview(saved.policy, view.filters)
+        with _first.counting(ask):
+            seen = ask.overview(saved.policy, view.filters)
         circling = ask.circling(saved.policy, view.filters, now_ns)
         requests = (
             0 if view.filters.tools else seen.figures.requests

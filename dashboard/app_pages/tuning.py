@@ -7,6 +7,7 @@ import streamlit as st
 from loopscope.dashboard import (
     _data,
     _filters,
+    _first,
     _knobs_draft,
     _knobs_shelf,
     _policy,
@@ -22,7 +23,8 @@ view, saved = _filters.current_view(), _policy.saved()
 def main() -> None:
     st.session_state.pop("_draft_moved", None)
     with _data.reader() as ask:
-        seen = ask.impact(saved.policy, view.filters)
+        with _first.counting(ask):
+            seen = ask.impact(saved.policy, view.filters)
         ask.release()
     if not seen.totals.calls:
         _snippets.nothing_here(
