@@ -188,7 +188,8 @@ class Tab:
             self.other = time.perf_counter()
         self.page.wait_for_function(_STANDS, arg=before, polling="raf")
         if self.page.locator('.st-key-problem, .st-key-busy, [data-testid="stException"]').count():
-            self.faults.append(f"{self.page.url}: {self.page.get_by_test_id('stMain').inner_text()[:300]}")
+            said = " ".join(self.page.get_by_test_id("stMain").inner_text().split())
+            self.faults.append(f"{self.page.url}: {said[:300]}")
 
     def open(self, path: str) -> None:
         """By its address."""
