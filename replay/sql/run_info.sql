@@ -15,7 +15,7 @@ SELECT
     coalesce(array_agg(DISTINCT dialect ORDER BY dialect), []) AS dialects,
     CAST(CASE WHEN sum(input_tokens) < 9e18 THEN sum(input_tokens) END AS BIGINT) AS input_tokens,
     CAST(CASE WHEN sum(output_tokens) < 9e18 THEN sum(output_tokens) END AS BIGINT) AS output_tokens,
-    sum(CASE WHEN abs(cost) < 1e15 THEN cost END) AS cost,
+    CAST(sum(CAST(CASE WHEN abs(cost) < 1e15 THEN cost END AS DECIMAL(38, 15))) AS DOUBLE) AS cost,
     count(recorded_verdict) > 0 AS guarded
 FROM (
     SELECT
