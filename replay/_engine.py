@@ -165,7 +165,7 @@ def call_verdicts(
     limit: int | None = None,
     offset: int = 0,
 ) -> pa.Table:
-    """One row per finished call, ordered by run and seq.
+    """One row per finished call: run by run, first started first, by seq.
 
     Columns: trace_id, span_id, position, run_id, agent_name, tool_name, seq, turn, start_ns, end_ns,
     outcome, error_kind (as recorded), recorded_verdict, count, action (allow | nudge | block | not_counted |
@@ -201,7 +201,7 @@ def verdict_changes(
     *,
     limit: int = 1_000,
 ) -> VerdictChanges:
-    """Calls whose action differs between two policies, ordered by run and seq."""
+    """Calls whose action differs between two policies, in the order of `call_verdicts`."""
     facts = facts_of(con)
     where, params = fact_filter(filters, facts, con)
     memory = facts.cursor()
@@ -212,16 +212,14 @@ def verdict_changes(
     shown = changed.slice(0, limit)
     runs = shown.column("run").unique().to_pylist()
     memory.register("shown_calls", shown)
-    for name, policy in (("verdicts_before", before), ("verdicts_after", after)):
+    sides = ("verdicts_before", before, "verdict_marks"), ("verdicts_after", after, "call_verdicts")
+    for name, policy, statement in sides:
         judging = Judging(facts, con, policy, runs)
-        verdicts = judging.arrow("call_verdicts", {"shown": runs}, "run IN (SELECT unnest($shown))")
+        verdicts = judging.arrow(statement, {"shown": runs}, "run IN (SELECT unnest($shown))")
         memory.register(name, verdicts)
     verdicts = arrow(memory, sql_text("shown_changes"))
-    memory.register("verdict_rows", verdicts)
-    memory.register("run_names", facts.runs)
-    memory.register("call_rows", _with_columns(facts, con, verdicts))
     return VerdictChanges(
-        calls=arrow(memory, sql_text("changed_columns")),
+        calls=_with_columns(facts, con, verdicts, sql_text("changed_columns")),
         total=changed.num_rows,
         runs=len(changed.column("run").unique()),
     )
@@ -265,7 +263,10 @@ def _verdicts(
     return judging.arrow("call_verdicts", params, where)
 
 
-def _with_columns(facts: Facts, store: duckdb.DuckDBPyConnection, verdicts: pa.Table) -> pa.Table:
+def _with_columns(
+    facts: Facts, store: duckdb.DuckDBPyConnection, verdicts: pa.Table, more: str = ""
+) -> pa.Table:
+    """What was recorded of the calls (sql/call_columns.sql), with `more` columns of `verdicts`."""
     params = {"since": -(2**63), "until": 2**63 - 1}
     if verdicts.num_rows <= _FEW_CALLS:  # their time spares a look at the rest of the store
         con = facts.cursor()
@@ -279,7 +280,7 @@ def _with_columns(facts: Facts, store: duckdb.DuckDBPyConnection, verdicts: pa.T
     store.register("verdict_rows", verdicts)
     store.register("run_names", facts.runs)
     try:
-        return arrow(store, sql_text("call_columns"), params)
+        return arrow(store, sql_text("call_columns").replace("/* more */", more), params)
     finally:
         store.unregister("verdict_rows")
         store.unregister("run_names")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def error_breakdown(
     def ask(statement: str, **more: Any) -> list[dict[str, Any]]:
         return judging.arrow(statement, {**params, **more}, where).to_pylist()
 
-    cells = tuple(
+    listed = [
         ErrorCell(
             tool_name=facts.tools[row["tool"]],
             error_kind=kinds[row["kind"]],
@@ -63,7 +64,8 @@ def error_breakdown(
             counted=row["counted"],
         )
         for row in ask("error_cells")
-    )
+    ]
+    cells = tuple(sorted(listed, key=lambda one: (-one.calls, one.tool_name, one.error_kind, one.outcome)))
     figures = ask("figures")[0]
     width = 0
     over_time: tuple[ErrorBucket, ...] = ()
@@ -96,7 +98,7 @@ def error_breakdown(
             for row in ask("not_counted", counts_errors="general_tool_error" in policy.counted_outcomes)
         ),
         coverage=covered(facts, con, filters),
-        by_agent=tuple(
+        by_agent=_most_first(
             NamedErrors(facts.names["agent"][row["agent"]], kinds[row["kind"]], row["calls"])
             for row in ask("error_named")
         ),
@@ -120,7 +122,11 @@ def _by_model(
     finally:
         store.unregister("failed_calls")
         store.unregister("run_names")
-    return tuple(NamedErrors(row["model"], kinds[row["kind"]], row["calls"]) for row in found)
+    return _most_first(NamedErrors(row["model"], kinds[row["kind"]], row["calls"]) for row in found)
+
+
+def _most_first(found: Iterable[NamedErrors]) -> tuple[NamedErrors, ...]:
+    return tuple(sorted(found, key=lambda one: (-one.calls, one.name or "", one.error_kind)))
 
 
 def _groups(

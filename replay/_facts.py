@@ -50,8 +50,8 @@ class Facts:
 
     @cached_property
     def runs(self) -> pa.Table:
-        """run, run_id."""
-        return arrow(self.cursor(), "SELECT run, run_id FROM runs ORDER BY run")
+        """run, run_id, started. Runs are numbered as they come in; `started`, then `run_id` orders them."""
+        return arrow(self.cursor(), "SELECT run, run_id, started FROM runs ORDER BY run")
 
     @cached_property
     def tools(self) -> list[str]:

@@ -62,8 +62,10 @@ def overview(
     newest = sorted(incidents, key=lambda one: (-one.incident.last_ns, one.incident.key))[:_SHOWN]
 
     def named(by: str) -> tuple[NamedCount, ...]:
-        found = judging.arrow("named_counts", {**params, "by": by, "limit": _SHOWN}, where).to_pylist()
-        return tuple(NamedCount(facts.names[by][row.pop("name")], **row) for row in found)
+        found = judging.arrow("named_counts", {**params, "by": by}, where).to_pylist()
+        counts = [NamedCount(facts.names[by][row.pop("name")], **row) for row in found]
+        counts.sort(key=lambda one: (-one.repeated_calls, -one.calls, one.name or ""))
+        return tuple(counts[:_SHOWN])
 
     return Overview(
         sentence=_sentence(figures, incidents, seen),

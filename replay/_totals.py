@@ -58,8 +58,10 @@ def replay(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters
     judging = Judging(facts, con, policy)
 
     def parts(by: str, names: Sequence[str | None], extra: str = "") -> dict[str, Totals]:
+        """Those with most calls first: numbers of names depend on when these came in."""
         found = _by(con, facts, judging, filters, by, extra)
-        return {names[label] or "unknown": pair[0] for label, pair in found.items()}
+        named = {names[label] or "unknown": pair[0] for label, pair in found.items()}
+        return dict(sorted(named.items(), key=lambda one: (-one[1].calls, one[0])))
 
     everything, exact = _all(con, facts, judging, filters)
     return ReplayResult(

@@ -83,12 +83,9 @@ def compare_policies(
 
 def _named(facts: Facts, runs: set[int]) -> tuple[str, ...]:
     """Run ids of the first runs."""
-    first = sorted(runs)[:_RUNS]
-    if not first:
-        return ()
-    con = facts.cursor()
-    found = con.execute(
-        "SELECT run_id FROM runs WHERE run IN (SELECT unnest($runs)) ORDER BY run", {"runs": first}
+    found = facts.cursor().execute(
+        "SELECT run_id FROM runs WHERE run IN (SELECT unnest($runs)) ORDER BY started, run_id LIMIT $most",
+        {"runs": list(runs), "most": _RUNS},
     )
     return tuple(run_id for (run_id,) in found.fetchall())
 

@@ -7,9 +7,9 @@ SELECT
         WHEN 0 THEN 'allow' WHEN 1 THEN 'nudge' WHEN 2 THEN 'block' WHEN 3 THEN 'not_counted' ELSE 'after_block'
     END AS action,
     CASE v.judged WHEN 0 THEN 'avoidable' WHEN 1 THEN 'lost' WHEN 2 THEN 'unjudged' END AS judged,
-    v.exact
+    v.exact /* more */
 FROM verdict_rows AS v
 JOIN run_names AS r ON r.run = v.run
 JOIN tool_call_rows AS c ON c.run_id = r.run_id AND c.seq = v.seq
 WHERE c.start_ns BETWEEN $since AND $until
-ORDER BY v.run, v.seq
+ORDER BY r.started, r.run_id, v.seq

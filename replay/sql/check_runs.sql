@@ -41,12 +41,13 @@ ranked AS (
     FROM seen_runs
 ),
 first_ones AS (
-    SELECT *, CAST(count(CASE WHEN place < 3 THEN 1 END) OVER () AS BIGINT) AS all_found
-    FROM ranked
-    ORDER BY place, first_ns, run
+    SELECT k.*, n.run_id, CAST(count(CASE WHEN k.place < 3 THEN 1 END) OVER () AS BIGINT) AS all_found
+    FROM ranked AS k
+    JOIN runs AS n ON n.run = k.run
+    ORDER BY k.place, k.first_ns, n.run_id
     LIMIT $limit
 )
 SELECT r.*, c.count AS decisive_count, c.action AS decisive_action, c.exact AS decisive_exact
 FROM first_ones AS r
 LEFT JOIN verdicts AS c ON c.run = r.run AND c.seq = r.decisive_seq
-ORDER BY r.place, r.first_ns, r.run
+ORDER BY r.place, r.first_ns, r.run_id

@@ -3,4 +3,3 @@ SELECT tool, kind, outcome, count(*) AS calls, count(CASE WHEN counted AND NOT e
 FROM verdicts
 WHERE outcome IN (2, 3) AND TRUE /* filter */
 GROUP BY tool, kind, outcome
-ORDER BY calls DESC, tool, kind, outcome

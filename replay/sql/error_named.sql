@@ -1,6 +1,5 @@
--- Failed calls by agent and kind, most first.
+-- Failed calls by agent and kind.
 SELECT agent, kind, count(*) AS calls
 FROM verdicts
 WHERE outcome IN (2, 3) AND TRUE /* filter */
 GROUP BY agent, kind
-ORDER BY calls DESC, agent, kind

@@ -1,15 +1,19 @@
 -- Failed calls by what was recorded of them, most frequent first, each with its first call (run, seq).
-, failed AS (
+, failures AS (
+    SELECT tool, kind, outcome, result, run, seq, start_ns FROM verdicts WHERE outcome IN (2, 3) AND TRUE /* filter */
+),
+failed AS (
     SELECT
-        tool, kind, outcome, result, run, seq, start_ns,
+        f.*,
+        r.run_id,
         row_number() OVER same_text AS nth,
-        count(*) OVER (PARTITION BY tool, kind, outcome, result) AS calls
-    FROM verdicts
-    WHERE outcome IN (2, 3) AND TRUE /* filter */
-    WINDOW same_text AS (PARTITION BY tool, kind, outcome, result ORDER BY start_ns, run, seq)
+        count(*) OVER (PARTITION BY f.tool, f.kind, f.outcome, f.result) AS calls
+    FROM failures AS f
+    JOIN runs AS r ON r.run = f.run
+    WINDOW same_text AS (PARTITION BY f.tool, f.kind, f.outcome, f.result ORDER BY f.start_ns, r.run_id, f.seq)
 )
 SELECT tool, kind, outcome, result, run, seq, calls
 FROM failed
 WHERE nth = 1
-ORDER BY calls DESC, start_ns, run, seq
+ORDER BY calls DESC, start_ns, run_id, seq
 LIMIT $limit

@@ -1,8 +1,8 @@
--- The requests of units in which a policy interferes (`unit_names`: unit, unit_name, whole), numbered run by run in
--- the order in which they ended: all of them (`whole`), or those of the turns in `wanted_turns` (unit, turn; there
+-- The requests of units in which a policy interferes (`unit_names`: unit, unit_name, whole), numbered in the order
+-- in which they ended, whenever their runs came in: all of them (`whole`), or those of the turns in `wanted_turns` (unit, turn; there
 -- the unit is the run). `chosen`: under the filter.
 SELECT
-    row_number() OVER (ORDER BY r.run, q.end_ns, q.start_ns, q.trace_id, q.span_id) AS number,
+    row_number() OVER (ORDER BY q.end_ns, q.start_ns, q.trace_id, q.span_id) AS number,
     u.unit,
     r.run,
     q.turn,

@@ -1,5 +1,5 @@
 -- Calls after a block to be shown, of `noted_calls`: of each run the first ones first, runs that lose most first.
-SELECT run, unit, seq, judged, exact, wall_ns
+SELECT m.run, m.unit, m.seq, m.judged, m.exact, m.wall_ns
 FROM (
     SELECT
         *,
@@ -7,6 +7,8 @@ FROM (
         count(*) OVER (PARTITION BY run) AS of_run
     FROM noted_calls
     WHERE action = 4 AND chosen AND judged = coalesce($judged, judged)
-) AS mine
-ORDER BY CASE WHEN $by_run THEN 0 ELSE nth END, CASE WHEN $by_run THEN 0 ELSE -of_run END, run, seq
+) AS m
+JOIN runs AS r ON r.run = m.run
+ORDER BY
+    CASE WHEN $by_run THEN 0 ELSE m.nth END, CASE WHEN $by_run THEN 0 ELSE -m.of_run END, r.started, r.run_id, m.seq
 LIMIT $limit OFFSET $offset

@@ -1,4 +1,4 @@
--- Tools or agents by repeated calls. $by: 'tool' or 'agent'.
+-- Repeated calls by tool or agent. $by: 'tool' or 'agent'.
 SELECT
     CASE $by WHEN 'tool' THEN tool ELSE agent END AS name,
     count(*) AS calls,
@@ -8,5 +8,3 @@ SELECT
 FROM verdicts
 WHERE TRUE /* filter */
 GROUP BY 1
-ORDER BY repeated_calls DESC, calls DESC, 1
-LIMIT $limit

@@ -21,8 +21,10 @@ pairs AS (
     WHERE s.run IS NULL
 ),
 placed AS (
-    SELECT rule, run, which, row_number() OVER (PARTITION BY rule, which ORDER BY run) AS place FROM pairs
+    SELECT p.rule, p.run, p.which, row_number() OVER (PARTITION BY p.rule, p.which ORDER BY r.started, r.run_id) AS place
+    FROM pairs AS p
+    JOIN runs AS r ON r.run = p.run
 )
-SELECT rule, which, max(place) AS runs, list(run ORDER BY run) FILTER (WHERE place <= 3) AS examples
+SELECT rule, which, max(place) AS runs, list(run ORDER BY place) FILTER (WHERE place <= 3) AS examples
 FROM placed
 GROUP BY rule, which

@@ -1,4 +1,5 @@
--- The verdicts of `shown_calls` (run, seq) by two policies (`verdicts_before`, `verdicts_after`: sql/call_verdicts.sql).
+-- The verdicts of `shown_calls` (run, seq) by two policies (`verdicts_before`: sql/verdict_marks.sql,
+-- `verdicts_after`: sql/call_verdicts.sql).
 SELECT n.*, o.action AS action_before, o.judged AS judged_before, o.exact AS exact_before
 FROM shown_calls AS s
 JOIN verdicts_after AS n ON n.run = s.run AND n.seq = s.seq

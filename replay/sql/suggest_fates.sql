@@ -21,12 +21,15 @@ fates AS (
 ),
 numbered AS (
     SELECT
-        *,
-        row_number() OVER (PARTITION BY fate, action ORDER BY run, seq) AS place,
-        count(*) OVER (PARTITION BY fate, action) AS calls
-    FROM fates
+        f.*,
+        r.started,
+        r.run_id,
+        row_number() OVER (PARTITION BY f.fate, f.action ORDER BY r.started, r.run_id, f.seq) AS place,
+        count(*) OVER (PARTITION BY f.fate, f.action) AS calls
+    FROM fates AS f
+    JOIN runs AS r ON r.run = f.run
 )
 SELECT fate, action, run, seq, tool, count, moved, calls
 FROM numbered
 WHERE place <= $examples
-ORDER BY fate, run, seq
+ORDER BY fate, started, run_id, seq

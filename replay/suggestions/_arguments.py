@@ -38,7 +38,7 @@ class _Call:
 def arguments(context: Context) -> Iterator[Candidate]:
     """Per tool, the argument names that say nothing to it."""
     for row in context.ask("suggest_same_answers", most=_TOOLS):
-        tool = context.facts.tools[row["tool"]]
+        tool = context.tools[row["tool"]]
         if context.policy.is_exempt(tool):
             continue
         calls = _calls(context, tool, row["runs"][:_RUNS])

@@ -17,6 +17,7 @@ from ._types import Example, Fact, HarmLimit
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from ...guard import GuardPolicy
     from .._types import Totals
@@ -73,10 +74,17 @@ class Context:
 
     @cached_property
     def judged(self) -> duckdb.DuckDBPyConnection:
-        """A cursor with the tables `judged` and `streaks` (sql/suggest_judged.sql, suggest_streaks.sql)."""
+        """A cursor with the tables `judged` and `streaks` (sql/suggest_judged.sql, suggest_streaks.sql).
+
+        Runs and tools have the numbers of `run_ids` and `tools`, not those of the facts.
+        """
         where, params = self.reported
         judging = self.judging(self.policy)
         con = judging.con
+        con.register("run_places", _pairs("run", self.run_places))
+        places = {name: place for place, name in enumerate(self.tools)}
+        tools = {number: places[name] for number, name in enumerate(self.facts.tools)}
+        con.register("tool_places", _pairs("tool", tools))
         con.register("judged_rows", judging.arrow("suggest_judged", params, where))
         con.execute("CREATE TEMP TABLE judged AS SELECT * FROM judged_rows")
         con.unregister("judged_rows")
@@ -92,7 +100,7 @@ class Context:
     def changers(self, con: duckdb.DuckDBPyConnection) -> list[int]:
         """Numbers of the tools that change things, by their name or by what was seen."""
         if self._changers is None:
-            by_name = {number for number, name in enumerate(self.facts.tools) if changes_things(name)}
+            by_name = {number for number, name in enumerate(self.tools) if changes_things(name)}
             for row in rows(con, sql_text("suggest_effects"), {"apart": _APART}):
                 self.effects[row["tool"]] = row["pairs"], row["changed"], row["runs"]
             seen = {tool for tool, effect in self.effects.items() if _tells(*effect)}
@@ -105,9 +113,20 @@ class Context:
     _changers: list[int] | None = None
 
     @cached_property
+    def tools(self) -> list[str]:
+        """Tool names by number, in their order."""
+        return sorted(set(self.facts.tools))
+
+    @cached_property
+    def run_places(self) -> dict[int, int]:
+        """Numbers of runs, first started first, by those of the facts, which number them as they come in."""
+        runs = self.facts.runs.sort_by([("started", "ascending"), ("run_id", "ascending")])
+        return {run: place for place, run in enumerate(runs.column("run").to_pylist(), 1)}
+
+    @cached_property
     def run_ids(self) -> dict[int, str]:
         """Run ids by number."""
-        return run_ids_of(self.facts)
+        return {self.run_places[run]: run_id for run, run_id in run_ids_of(self.facts).items()}
 
     @cached_property
     def run_numbers(self) -> dict[str, int]:
@@ -133,9 +152,16 @@ class Context:
 
 
 def run_ids_of(facts: Facts) -> dict[int, str]:
-    """Run ids by number."""
+    """Run ids by the numbers of the facts."""
     runs = facts.runs
     return dict(zip(runs.column("run").to_pylist(), runs.column("run_id").to_pylist(), strict=True))
+
+
+def _pairs(name: str, places: Mapping[int, int]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = pa.array(places.keys(), pa.int32()), pa.array(places.values(), pa.int32())
+    return pa.Table.from_arrays(columns, [name, "place"])
 
 
 def _tells(pairs: int, changed: int, runs: int) -> bool:

@@ -114,7 +114,7 @@ def _lasting_errors(context: Context) -> Iterator[Candidate]:
         elif row["repeated"]:
             groups[row["tool"], mask(text)].append({**row, "text": text})
     for (number, masked), same in groups.items():
-        tool = context.facts.tools[number]
+        tool = context.tools[number]
         repeated = sum(row["repeated"] for row in same)
         runs = {run for row in same for run in row["runs"]}
         counted = context.policy.rules_for(tool).error_thresholds is not None

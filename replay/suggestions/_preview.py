@@ -159,7 +159,8 @@ class Previews:
         """Of these runs, those under the filter."""
         context, filters = self.context, self.context.filters
         if filters.run_ids or filters.sessions or filters.models:
-            return sorted(set(runs) & set(runs_with(filters, context.facts, context.con)))
+            under = {context.run_places[run] for run in runs_with(filters, context.facts, context.con)}
+            return sorted(under.intersection(runs))
         return sorted(runs)
 
     def _bounded(self, runs: Sequence[int], most: int) -> list[int]:
@@ -196,6 +197,7 @@ def _effect(before: _Answer, after: _Answer, facts: Facts) -> Effect:
     con = duckdb.connect(":memory:")
     con.register("hits_before", before.hits)
     con.register("hits_after", after.hits)
+    con.register("runs", facts.runs)
     counts = {f"{what}_{fate}": 0 for what in ("nudges", "blocks") for fate in ("gone", "stay", "new")}
     shown: dict[str, list[Example]] = {"gone": [], "stay": [], "new": []}
     run_ids = run_ids_of(facts)

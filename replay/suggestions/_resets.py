@@ -20,7 +20,7 @@ _MOST_IN_UNIT = 100  # ... of one run, which may be very long
 def resets(context: Context) -> Iterator[Candidate]:
     """One change for all tools that by their name change things, one for those that were seen to."""
     con = context.judged
-    policy, names = context.policy, context.facts.tools
+    policy, names = context.policy, context.tools
     changers = [tool for tool in context.changers(con) if not policy.rules_for(names[tool]).resets]
     found = context.ask("suggest_changes", changers=changers, most=_MOST, most_in_unit=_MOST_IN_UNIT)
     for wanted in (context.named, set(changers) - context.named):
@@ -30,7 +30,7 @@ def resets(context: Context) -> Iterator[Candidate]:
 
 
 def _candidate(context: Context, found: list[dict[str, Any]], wanted: set[int]) -> Candidate | None:
-    names = context.facts.tools
+    names = context.tools
     helped: list[dict[str, Any]] = []
     by_tool: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in found:
@@ -103,7 +103,7 @@ def _affected(context: Context, helped: list[dict[str, Any]], cut: bool) -> list
     """Runs in which the tools can take a nudge or block away: it must lie between results that are counted
     together. With a block go the silenced runs nested in its run."""
     condition = "action IN (1, 2, 4)"
-    counts_errors = any(context.policy.rules_for(name).error_thresholds for name in context.facts.tools)
+    counts_errors = any(context.policy.rules_for(name).error_thresholds for name in context.tools)
     if not cut and not counts_errors:
         condition = "action = 4 AND run NOT IN (SELECT run FROM judged WHERE action = 2)"
     found = context.judged.execute(f"SELECT DISTINCT run FROM judged WHERE {condition}")  # noqa: S608
@@ -111,7 +111,7 @@ def _affected(context: Context, helped: list[dict[str, Any]], cut: bool) -> list
 
 
 def _shown(context: Context, found: list[dict[str, Any]]) -> Iterator[tuple[int, int, str]]:
-    names = context.facts.tools
+    names = context.tools
     for row in found:
         between = listed([names[tool] for tool in row["tools"]], "and")
         asked = name_of(names[row["asked"]], "a tool", quoted)

@@ -49,7 +49,7 @@ class _Seen:
 def results(context: Context) -> Iterator[Candidate]:
     """Per tool, what can be left out of its results."""
     for row in context.ask("suggest_moving_answers", least=_LEAST, most=_TOOLS):
-        tool = context.facts.tools[row["tool"]]
+        tool = context.tools[row["tool"]]
         if context.policy.is_exempt(tool):
             continue
         in_json, in_text = _look(context, tool, row["runs"][:_RUNS])

@@ -38,7 +38,7 @@ def waiting(context: Context) -> Iterator[tuple[Candidate, Candidate]]:
     found: list[tuple[int, int, list[dict[str, Any]]]] = []
     for tool, streaks in by_tool.items():
         cut = [row for row in streaks if row["hit"] and row["moved"] and not row["changes"]]
-        if cut and not context.policy.is_exempt(context.facts.tools[tool]):
+        if cut and not context.policy.is_exempt(context.tools[tool]):
             found.append((len(cut), tool, streaks))
     found.sort(key=lambda one: (-one[0], one[1]))
     for _, tool, streaks in found[:_TOOLS]:
@@ -50,7 +50,7 @@ def waiting(context: Context) -> Iterator[tuple[Candidate, Candidate]]:
 def _candidates(
     context: Context, tool: int, streaks: list[dict[str, Any]]
 ) -> tuple[Candidate, Candidate] | None:
-    name = context.facts.tools[tool]
+    name = context.tools[tool]
     waits = [row for row in streaks if row["moved"] and not row["changes"]]
     cut = [row for row in waits if row["hit"]]
     stuck = [row for row in streaks if row["hit"] and not row["moved"]]

@@ -14,7 +14,20 @@ import pytest
 
 from loopscope.collector import Spool, Store, fold, prune, traces_json_to_protobuf
 from loopscope.guard import GuardPolicy, Outcome, OutcomeRule, ToolPolicy
-from loopscope.replay import Filters, _facts, call_verdicts, coverage, find_incidents, replay, sweep, totals
+from loopscope.replay import (
+    Filters,
+    _facts,
+    call_verdicts,
+    compare_policies,
+    coverage,
+    find_incidents,
+    impact,
+    replay,
+    suggestion_report,
+    sweep,
+    totals,
+    verdict_changes,
+)
 
 SEED = int(os.environ.get("LOOPSCOPE_SEED", "1"))
 START = 1_760_000_000_000_000_000
@@ -121,7 +134,7 @@ def arrive(path: Path, spans: list[dict[str, Any]]) -> None:
 def answers(
     con: duckdb.DuckDBPyConnection, policies: Collection[int] = range(len(POLICIES))
 ) -> dict[str, Any]:
-    """All that replay says of a store, in an order that does not depend on numbers."""
+    """All that replay says of a store."""
     found: dict[str, Any] = {
         "coverage": coverage(con),
         "replay": replay(con, POLICIES[0]).to_json(),
@@ -132,8 +145,7 @@ def answers(
         policy = POLICIES[number]
         if number:  # the first one's are in `replay`, and so are the incidents
             found[f"totals {number}"] = totals(con, policy)
-        rows = call_verdicts(con, policy).to_pylist()
-        found[f"verdicts {number}"] = sorted(rows, key=lambda row: (row["run_id"], row["seq"]))
+        found[f"verdicts {number}"] = call_verdicts(con, policy).to_pylist()
     return found
 
 
@@ -172,11 +184,12 @@ def test_after_each_fold_all_answers_are_those_of_a_fresh_look(tmp_path: Path, s
             generations += 1
             assert answers(con, asked) == anew(lambda con=con: answers(con, asked))
     assert generations > 2
+    assert memory is not None
     for number in asked:
         assert len(memory.rules[POLICIES[number].rule_id].seen) > 1, "counted anew"
 
 
-def loops(path: Path, traces: range, calls: range) -> None:
+def loops(path: Path, traces: range, calls: range, result: str = "same") -> None:
     """In each trace one agent that asks the same again and again."""
     spans = []
     for number in traces:
@@ -193,7 +206,7 @@ def loops(path: Path, traces: range, calls: range) -> None:
                         attribute("gen_ai.operation.name", "execute_tool"),
                         attribute("gen_ai.tool.name", "read"),
                         attribute("gen_ai.tool.call.arguments", "{}"),
-                        attribute("gen_ai.tool.call.result", "same"),
+                        attribute("gen_ai.tool.call.result", result),
                     ],
                 }
             )
@@ -270,3 +283,34 @@ def test_labels_do_not_make_it_read_again(tmp_path: Path) -> None:
         assert after.memory is before.memory
         assert after.generation == before.generation
         assert [one.key for one in find_incidents(con)] == incidents
+
+
+def in_order(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """Answers that show some calls or runs of many."""
+    before, after = GuardPolicy(2, 4), GuardPolicy(3, 5)
+    return {
+        "verdicts": call_verdicts(con, before, limit=9, offset=3).to_pylist(),
+        "changes": verdict_changes(con, before, after, limit=4).calls.to_pylist(),
+        "compared": compare_policies(con, before, after, examples=2),
+        "impact": impact(con, before, examples=3),
+        "suggestions": suggestion_report(con, before),
+    }
+
+
+def test_order_does_not_depend_on_when_a_run_came_in(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(7, 13), range(6))
+    loops(path, range(7, 13), range(6, 7), "done")
+    with Store(path).lease() as con:
+        memory = _facts.facts_of(con).memory
+        in_order(con)
+    loops(path, range(1, 7), range(6))  # they started before those that are known
+    loops(path, range(1, 7), range(6, 7), "done")
+    with Store(path).lease() as con:
+        found = in_order(con)
+        assert _facts.facts_of(con).memory is memory
+        assert found == anew(lambda: in_order(con))
+        starts = [row["start_ns"] for row in call_verdicts(con, POLICIES[0]).to_pylist()]
+    assert starts == sorted(starts)
+    shown = [fact.examples for one in found["suggestions"].suggestions for fact in one.evidence]
+    assert any(len(examples) == 5 for examples in shown), "fewer than there are to choose from"
