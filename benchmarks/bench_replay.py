@@ -1,15 +1,23 @@
 """How long replay's questions take on a big store, against the plain fold and a naive query per threshold.
 
-    python benchmarks/bench_replay.py [--calls 1000000 | --big] [--keep FILE]
+    python benchmarks/bench_replay.py                     1 M calls
+    python benchmarks/bench_replay.py --big               1 M calls, then 10 M: the table of docs/replay.md
+    python benchmarks/bench_replay.py --calls 50000 --keep small.duckdb
 
-The store is that of big_store.py; --big makes 10 M calls. Times are CPU time of all threads, beside them the
-time that passed on this machine; each is that of the fastest of several runs. Ratios are of CPU time.
+The stores are those of big_store.py, each measured in a process of its own (10 M calls: 5 GB of disk, 4 GB of
+memory). --keep names a file per size: a store that is there is measured as it is, another one is made there
+and left; 5,000 calls are added to it each time. Times are CPU time of all threads, beside them the time that
+passed on this machine; of questions that a page asks again and again it is the fastest of several runs.
+Ratios are of CPU time: (1) the plain fold, every call fetched and given to the guard, once for each rule or
+policy that is asked about; (2) a naive query, once for each pair of thresholds.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
-from big_store import RUN, add_calls, make_store
+from big_store import RUN, add_calls
 
 from loopscope import replay
 from loopscope.guard import DuplicateCallGuard, GuardPolicy, ToolPolicy
@@ -28,6 +36,7 @@ from loopscope.replay.rules import RULES, compare_rules
 _FOLDED = 1_000_000  # calls that the plain fold goes over; the rest is more of the same
 _NEW = 1_000  # calls of a fold, for the refresh
 _FILE_MEMORY = "1 GiB"  # for blocks of the file; a store may take up to 4
+_SMALL, _BIG = 1_000_000, 10_000_000
 
 
 class Took(NamedTuple):
@@ -48,7 +57,7 @@ def measure(question: Callable[[], Any], times: int = 3) -> Took:
 
 
 def plain_fold(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, calls: int) -> int:
-    """Fetch the rows of the first runs and run the guard over each run; calls nudged and blocked."""
+    """Fetch the rows of the first `calls` calls and run the guard over each run; how many were not let be."""
     batches = con.sql(
         "SELECT run_id, tool_name, scope_key, result_hash, outcome FROM tool_call_rows "
         "WHERE start_ns <= (SELECT min(start_ns) FROM tool_call_rows) + $ns ORDER BY run_id, seq",
@@ -69,40 +78,48 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
+class Table:
+    """Rows as they are measured."""
+
+    def __init__(self, calls: int, fold: Took, naive: Took) -> None:
+        self.calls, self.fold, self.naive = calls, fold, naive
+        print(f"{'':<58}{'CPU ms':>9}{'wall ms':>9}{'(1)':>9}{'(2)':>9}{'peak MB':>9}")
+
+    def line(self, name: str, took: Took, folds: int = 0, queries: int = 0, *, rate: bool = False) -> None:
+        """One row. `folds`, `queries`: how many of the baselines would have to be run for the same."""
+        ratios = [
+            f"{times * baseline.cpu / took.cpu:,.1f} ×" if times else ""
+            for times, baseline in ((folds, self.fold), (queries, self.naive))
+        ]
+        times = f"{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>9,.0f}"
+        print(f"{name:<58}{times}{ratios[0]:>9}{ratios[1]:>9}{peak():>9,.0f}", flush=True)
+        if rate:
+            print(
+                f"    {self.calls / took.cpu / 1e6:,.1f} M calls/s of CPU, "
+                f"{self.calls / took.passed / 1e6:,.1f} M calls/s that passed"
+            )
+
+
 def report(con: duckdb.DuckDBPyConnection) -> None:
     """Ask everything and print a table."""
     calls = con.execute("SELECT count(*) FROM tool_call_rows").fetchall()[0][0]
     policy = GuardPolicy()
     nudges, blocks = range(2, 10), range(3, 15)
     cells = sum(nudge < block for nudge in nudges for block in blocks)
+    print(f"\n{calls:,} calls, {calls // RUN:,} runs; memory before any question {peak():,.0f} MB")
 
     folded = min(calls, _FOLDED)
     fold = measure(lambda: plain_fold(con, policy, folded), 1)
     fold = Took(fold.cpu * calls / folded, fold.passed * calls / folded)
     query = Path(__file__).with_name("naive_replay.sql").read_text(encoding="utf-8")
     naive = measure(lambda: con.execute(query, {"nudge": 3, "block": 5}).fetchall(), 1)
-    print(f"{calls:,} calls, {calls // RUN:,} runs; memory before replay {peak():,.0f} MB")
-    print(f"{'':<46}{'CPU ms':>9}{'wall ms':>9}{'baseline':>11}{'peak MB':>9}")
+    table = Table(calls, fold, naive)
+    table.line(f"(1) the plain fold, by {folded:,} calls, fetching included", fold)
+    table.line("(2) a naive query, one pair of thresholds", naive)
 
-    def line(name: str, took: Took, baseline: float | None = None) -> None:
-        ratio = "" if baseline is None else f"{baseline / took.cpu:,.1f} ×"
-        print(
-            f"{name:<46}{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>9,.0f}{ratio:>11}{peak():>9,.0f}",
-            flush=True,
-        )
-
-    def recount() -> None:
-        facts = _facts.facts_of(con)
-        facts.forget_counts()
-        facts.counted(con, policy)
-
-    line(f"(1) the plain fold, by {folded:,} calls", fold)
-    line("(2) a naive query, one pair of thresholds", naive)
     _facts.forget()
-    line("read the facts of all calls, once", measure(lambda: _facts.facts_of(con), 1))
-    took = measure(recount)
-    line("recount of all streaks; against (1)", took, fold.cpu)
-    print(f"{'':<4}{calls / took.cpu:,.0f} calls/s of CPU, {calls / took.passed:,.0f} calls/s that passed")
+    table.line("read the facts of all calls, once", measure(lambda: _facts.facts_of(con), 1))
+    table.line("recount of all streaks", measure(lambda: recount(con, policy)), 1, 1, rate=True)
     replay.totals(con, policy)
     thresholds = count(2)
 
@@ -110,66 +127,69 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
         nudge = next(thresholds)
         replay.totals(con, GuardPolicy(nudge, nudge + 2))
 
-    line("threshold change: totals, exact part; (2)", measure(moved, 5), naive.cpu)
+    table.line("threshold change: totals and exact part", measure(moved, 5), 1, 1)
     apart = GuardPolicy(tools={"tool1": ToolPolicy(2, 9), "tool2": ToolPolicy(exempt=True)})
-    line(
-        "totals with a tool's own and an exemption; (2)",
-        measure(lambda: replay.totals(con, apart)),
-        naive.cpu,
-    )
+    table.line("... with a tool's own and an exemption", measure(lambda: replay.totals(con, apart)), 1, 1)
     took = measure(lambda: replay.sweep(con, policy, nudges, blocks))
-    line(f"sweep 8 x 12 ({cells} pairs); (2) for each", took, naive.cpu * cells)
+    table.line(f"sweep 8 x 12 (its {cells} pairs)", took, cells, cells)
+
     replay.impact(con, GuardPolicy(4, 6), examples=0)  # what a page asks once: runs, coverage
-    line("impact by tool, agent, model, outcome, kind", measure(lambda: figures(con, policy), 1))
-    line("compare two policies, impact of one known", measure(lambda: compared(con), 1))
-    line("verdicts that two policies differ in", measure(lambda: changes(con), 1))
+    impact = measure(lambda: replay.impact(con, policy, examples=0), 1)
+    table.line("impact by tool, agent, model, outcome and kind of error", impact)
+    compared = measure(lambda: replay.compare_policies(con, policy, GuardPolicy(3, 6), examples=0), 1)
+    table.line("compare two policies, the impact of one known", compared)
+    drafts = [GuardPolicy(2, 4), GuardPolicy(4, 7), GuardPolicy(3, 6)]
+    both = measure(lambda: replay.verdict_changes(con, policy, drafts[0]), 1)
+    table.line("the calls that two policies judge differently", both)
+    one = min(
+        measure(lambda draft=draft: replay.verdict_changes(con, policy, draft), 1) for draft in drafts[1:]
+    )
+    table.line("... one of them known, as behind a slider", one)
+    table.line("all incidents, once", measure(lambda: replay.find_incidents(con), 1))
 
     new: list[Took] = []
     later: list[Took] = []
     for index in range(5):
         add_calls(con, calls + index * _NEW, _NEW)
-        memory = _facts.facts_of
-        new.append(measure(lambda memory=memory: memory(con).counted(con, policy), 1))
+        new.append(measure(lambda: _facts.facts_of(con).counted(con, policy), 1))
         later.append(measure(lambda: replay.totals(con, policy), 1))
-    line(f"facts, streaks after {_NEW:,} new calls; (1)", min(new), fold.cpu)
-    line("then totals; (2)", min(later), naive.cpu)
-    line(f"all {len(RULES)} rules side by side; (1) for each", rules_took(con), fold.cpu * len(RULES))
-    line("all incidents, once", measure(lambda: replay.find_incidents(con), 1))
+    table.line(f"facts and streaks after {_NEW:,} new calls", min(new), 1, 1)
+    table.line("... then totals", min(later), 1, 1)
+    rules = measure(lambda: compare_rules(con, policy), 1)
+    table.line(f"all {len(RULES)} rules side by side", rules, len(RULES))
+    table.line("suggestions", measure(lambda: replay.suggestion_report(con, policy), 1))
 
 
-def figures(con: duckdb.DuckDBPyConnection, policy: GuardPolicy) -> None:
-    """What a slider asks."""
-    replay.impact(con, policy, examples=0)
-
-
-def rules_took(con: duckdb.DuckDBPyConnection) -> Took:
-    """All policies side by side."""
-    return measure(lambda: compare_rules(con, GuardPolicy()), 1)
-
-
-def compared(con: duckdb.DuckDBPyConnection) -> None:
-    """The policy just measured in comparison with another one."""
-    replay.compare_policies(con, GuardPolicy(), GuardPolicy(3, 6), examples=0)
-
-
-def changes(con: duckdb.DuckDBPyConnection) -> int:
-    """How many calls two policies judge differently."""
-    return replay.verdict_changes(con, GuardPolicy(3, 5), GuardPolicy(2, 4)).total
+def recount(con: duckdb.DuckDBPyConnection, policy: GuardPolicy) -> None:
+    """Count again what is kept otherwise."""
+    facts = _facts.facts_of(con)
+    facts.forget_counts()
+    facts.counted(con, policy)
 
 
 def main() -> None:
-    """Make the store, ask, print."""
+    """Make the stores, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--calls", type=int, default=1_000_000, help="a multiple of 1,000")
-    parser.add_argument("--big", action="store_const", dest="calls", const=10_000_000, help="10 M calls")
+    parser.add_argument("--calls", type=int, nargs="+", default=[_SMALL], help="multiples of 1,000")
+    both = [_SMALL, _BIG]
+    parser.add_argument("--big", action="store_const", dest="calls", const=both, help="1 M calls, then 10 M")
     parser.add_argument(
-        "--keep", type=Path, help="make the store here and leave it; some calls are added to it"
+        "--keep", type=Path, nargs="+", default=[], help="a file per size, made if it is not there"
     )
     options = parser.parse_args()
+    if options.keep and len(options.keep) != len(options.calls):
+        parser.error(f"--keep wants a file per size: {len(options.calls)}")
+    if len(options.calls) > 1:  # a process each, for the memory
+        for place, calls in enumerate(options.calls):
+            kept = ["--keep", str(options.keep[place])] if options.keep else []
+            subprocess.run([sys.executable, __file__, "--calls", str(calls), *kept], check=True)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        path = options.keep or Path(folder) / "bench.duckdb"
+        path = options.keep[0] if options.keep else Path(folder) / "bench.duckdb"
         if not path.exists():
-            make_store(path, options.calls)
+            # In a process of its own: what it takes is not what replay does.
+            maker = Path(__file__).with_name("big_store.py")
+            subprocess.run([sys.executable, maker, path, "--calls", str(options.calls[0])], check=True)
         con = duckdb.connect(str(path), config={"memory_limit": _FILE_MEMORY})
         report(con)
         con.close()

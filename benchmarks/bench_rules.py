@@ -50,7 +50,7 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
     loaded = peak()
     every = cpu(lambda: compare_rules(con, policy))
     used = peak()
-    fold = cpu(lambda: plain_fold(con, policy))
+    fold = cpu(lambda: plain_fold(con, policy, calls))
     print(f"{calls:,} calls; the plain fold of our guard: {fold:.2f} s of CPU, {calls / fold:,.0f} calls/s\n")
     print(f"{'question':<40}{'s':>8}{'  times the plain fold':>24}{'  runs read':>12}")
     print(f"{'all ' + str(len(RULES)) + ' rules side by side':<40}{every:>8.2f}{every / fold:>24.2f}")
