@@ -170,6 +170,8 @@ _STYLE = """<style>
 .js-plotly-plot .bartext-outside {
   fill: currentColor !important; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] > div { opacity: 0.92 !important; }
+[data-testid="stButtonGroup"] button[data-selected="true"] { color: light-dark(#2450BE, #94B3FF) !important; }
+[data-testid="stButtonGroup"] button[data-selected="true"] * { color: inherit; }
 [data-testid="stCode"] .token:is(.comment, .punctuation, .operator) { color: light-dark(#4E5866, #A9B0BD); }
 [data-testid="stCode"] .token:is(.keyword, .builtin, .function, .boolean, .tag, .property) {
   color: light-dark(#1555B0, #83C9FF); }

@@ -139,7 +139,7 @@ class Visit:
                 const still = app && app.getAttribute('data-test-script-state') === 'notRunning'
                     && app.getAttribute('data-test-connection-state') === 'CONNECTED'
                     && document.querySelector('.st-key-filterbar, .st-key-problem, .st-key-busy')
-                    && !document.querySelector('[data-stale="true"]');
+                    && !document.querySelector('[data-stale="true"], [data-testid="stSkeleton"]');
                 if (!still) window.settledSince = undefined;
                 else window.settledSince ??= performance.now();
                 return still && performance.now() - window.settledSince > 150;
