@@ -4,7 +4,7 @@
     python benchmarks/bench_replay.py --big               1 M calls, then 10 M: the table of docs/replay.md
     python benchmarks/bench_replay.py --calls 50000 --keep small.duckdb
 
-The stores are those of big_store.py, each measured in a process of its own (10 M calls: 5 GB of disk, 4 GB of
+The stores are those of big_store.py, each measured in a process of its own (10 M calls: 5 GB of disk, 5 GB of
 memory). --keep names a file per size: a store that is there is measured as it is, another one is made there
 and left; 5,000 calls are added to it each time. Times are CPU time of all threads, beside them the time that
 passed on this machine; of questions that a page asks again and again it is the fastest of several runs.
