@@ -10,6 +10,8 @@ from suggestion_rows import coding, polling, quiet, stuck
 
 from loopscope.guard import GuardPolicy, Outcome, PolicyError, ToolPolicy
 from loopscope.replay import Filters, find_incidents, sweep, totals
+from loopscope.replay._engine import Judging
+from loopscope.replay._facts import facts_of
 from loopscope.replay.suggestions import (
     Effect,
     HarmLimit,
@@ -173,6 +175,22 @@ def test_every_scope_is_previewed_as_replay_says():
     assert found
     for one in found:
         assert (one.after, one.after_exact) == totals(con, one.policy), one.title
+
+
+@pytest.mark.parametrize("scope", ["run", "trace"])
+def test_a_run_over_two_traces_has_each_nudge_and_block_once(scope):
+    rows = [
+        call(result=result, trace_id=trace)
+        for trace, last in (("first", "one hit"), ("second", "two hits"))
+        for result in (*["no hits"] * 4, last)
+    ]
+    con = database(rows)
+    policy = GuardPolicy(nudge_threshold=2, block_threshold=None, scope=scope)
+    hits = Judging(facts_of(con), con, policy).arrow("suggest_interventions", {}).to_pylist()
+    assert len(hits) == totals(con, policy)[0].calls_nudged > 0
+    assert len({(hit["run"], hit["seq"]) for hit in hits}) == len(hits)
+    # All but the last result were followed by another one.
+    assert [hit["seq"] for hit in hits if not hit["moved"]] == []
 
 
 def test_suggestions_go_together():
