@@ -83,7 +83,7 @@ class Table:
 
     def __init__(self, calls: int, fold: Took, naive: Took) -> None:
         self.calls, self.fold, self.naive = calls, fold, naive
-        print(f"{'':<58}{'CPU ms':>9}{'wall ms':>9}{'(1)':>9}{'(2)':>9}{'peak MB':>9}")
+        print(f"{'':<58}{'CPU ms':>9}{'wall ms':>9}{'(1)':>11}{'(2)':>11}{'peak MB':>9}")
 
     def line(self, name: str, took: Took, folds: int = 0, queries: int = 0, *, rate: bool = False) -> None:
         """One row. `folds`, `queries`: how many of the baselines would have to be run for the same."""
@@ -92,7 +92,7 @@ class Table:
             for times, baseline in ((folds, self.fold), (queries, self.naive))
         ]
         times = f"{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>9,.0f}"
-        print(f"{name:<58}{times}{ratios[0]:>9}{ratios[1]:>9}{peak():>9,.0f}", flush=True)
+        print(f"{name:<58}{times}{ratios[0]:>11}{ratios[1]:>11}{peak():>9,.0f}", flush=True)
         if rate:
             print(
                 f"    {self.calls / took.cpu / 1e6:,.1f} M calls/s of CPU, "
