@@ -131,7 +131,7 @@ def _badges(detail: IncidentDetail, runs: int) -> None:
 def _figures(detail: IncidentDetail, spending: _queries.Recorded, numbers: Mapping[Place, int]) -> None:
     one = detail.incident
     spent = _incident_list.spent(one)
-    with _ui.figures(6):
+    with _ui.figures(6, 128):
         _ui.figure("Calls", f"{one.calls:,}", note=f"{one.repeated_calls:,} brought nothing new")
         _ui.figure("Took", duration(one.duration_ns), note=f"{duration(one.tool_ns)} of it inside the tools")
         _ui.figure(
