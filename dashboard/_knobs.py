@@ -33,7 +33,7 @@ def draft(saved: _policy.Saved) -> GuardPolicy:
         if nudge is not None and block is not None and nudge >= block:  # only a link can ask for this
             block = nudge + 1
             st.session_state["_pushed"] = f"Block counts as {block}: it has to come after the nudge."
-        note = st.session_state.pop("_pushed", None)
+        note = st.session_state.pop("_pushed", None) or _moved(nudge, block)
         st.caption(note or "Equal results in a row, for one agent and one call.")
         crossed = st.empty()
         exempt = _exempt(policy, known)
@@ -110,10 +110,20 @@ def _keep_apart(moved: str) -> None:
         return
     if moved == "nudge":
         state["block"] = nudge + 1
-        state["_pushed"] = f"Block moved to {nudge + 1}: it has to come after the nudge."
+        text = f"Block moved to {nudge + 1}: it has to come after the nudge."
     else:
         state["nudge"] = block - 1
-        state["_pushed"] = f"Nudge moved to {block - 1}: it has to come before the block."
+        text = f"Nudge moved to {block - 1}: it has to come before the block."
+    state["_moved"] = (state["nudge"], state["block"]), text
+
+
+def _moved(nudge: int | None, block: int | None) -> str | None:
+    """That a slider was pushed, while both stay there: a rerun may be cut short before that is read."""
+    thresholds, text = st.session_state.get("_moved", (None, None))
+    if thresholds == (nudge, block):
+        return text
+    st.session_state.pop("_moved", None)
+    return None
 
 
 def _exempt(policy: GuardPolicy, known: tuple[str, ...]) -> list[str]:
