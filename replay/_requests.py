@@ -29,7 +29,7 @@ def failed_requests(
     counts = rows(con, filtered("request_counts", condition), params)
     condition, params = request_filter(filters, "q")
     page = {**params, "limit": limit, "offset": offset, "text_limit": _TEXT_LIMIT}
-    found = rows(con, filtered("failed_requests", condition), page)
+    found = rows(con, filtered("failed_requests", condition, "error_texts"), page)
     for row in found:
         if was_cancelled(row):
             row["error_class"] = CANCELLED

@@ -54,6 +54,6 @@ def _cancelled(status: int | None, error_type: str | None, text: str) -> bool:
 def cancelled_counts(con: duckdb.DuckDBPyConnection, filters: Filters) -> list[dict[str, Any]]:
     """Cancelled requests: `requests` and `without_messages` of them, by `http_status` and words."""
     condition, params = request_filter(filters, "q")
-    statement = filtered("request_cancelled", condition)
+    statement = filtered("request_cancelled", condition, "error_texts")
     found = rows(con, statement, {**params, "text_limit": _KEPT_CHARS})
     return [row for row in found if was_cancelled(row)]

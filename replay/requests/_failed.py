@@ -78,7 +78,9 @@ def failures_of(
     condition, params = request_filter(filters, "q")
     cursor = con.cursor()  # messages are asked for while the requests are still being read
     try:
-        answer = cursor.execute(filtered("request_failures", condition), {**params, "text_limit": TEXT_LIMIT})
+        answer = cursor.execute(
+            filtered("request_failures", condition, "error_texts"), {**params, "text_limit": TEXT_LIMIT}
+        )
         names = [column[0] for column in answer.description or ()]
         while batch := answer.fetchmany(_BATCH):
             rows = [dict(zip(names, row, strict=True)) for row in batch]
