@@ -150,7 +150,6 @@ class Workbench:
     """Takes batches from a spool and turns them into changes.
 
     One batch is worked on while the next one is taken; older ones are forgotten.
-
     """
 
     def __init__(self, spool: Spool, derive: Derive, decoders: Decoders) -> None:

@@ -21,7 +21,7 @@ def warmed() -> Iterator[None]:
 
     Streamlit collects garbage after every run of a script, also of the smallest fragment, and a full
     collection looks at all that Plotly, pandas and Streamlit are made of: 0.08 s in which every other thread
-    waits, twice a second for each open page. Frozen, it is left out.
+    waits. Frozen, it is left out.
     """
     ended = threading.Event()
 

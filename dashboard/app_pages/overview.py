@@ -29,9 +29,8 @@ def main() -> None:
         with _first.counting(ask):
             seen = ask.overview(saved.policy, view.filters)
         circling = ask.circling(saved.policy, view.filters, now_ns)
-        requests = (
-            0 if view.filters.tools else seen.figures.requests
-        )  # the tool filter does not reach requests
+        # The tool filter does not reach requests.
+        requests = 0 if view.filters.tools else seen.figures.requests
         nothing = not seen.figures.calls and not requests and not seen.coverage.calls_not_ended
         if not nothing:  # what is new stands before the rest is asked for
             _circling.now(circling, now_ns, seen.sentence)
