@@ -20,7 +20,6 @@ import json
 import os
 import pstats
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from _memory import peak_memory
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -389,7 +389,7 @@ def large_import(folder: Path, samples: int, profile: cProfile.Profile | None) -
 
 def print_memory(when: str) -> None:
     """The most memory this process had so far."""
-    print(f"  peak memory {when}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    print(f"  peak memory {when}: {peak_memory() / 1e6:.0f} MB")
 
 
 def small_folds(store: HoldMeter, folds: int = 20, spans: int = 500) -> None:
@@ -441,6 +441,7 @@ def main() -> None:
             fill, amount = loads[options.only]
             store = run(options.only, folder, fill, amount, child=options.child, profile=profile)
             if options.only == "tools":
+                print_memory("before the small folds")
                 small_folds(store)
         print_memory("at the end")
         if profile is not None:

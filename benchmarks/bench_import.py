@@ -18,15 +18,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from _memory import Meter
+
 START = 1_790_000_000
-_STEP_SECONDS = 0.02
 
 
 class Prose:
@@ -254,17 +254,17 @@ def measure(name: str, size: int, top: Path) -> Measure:
 def _import(files: Path, db: Path) -> Measure:
     size = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
     command = [sys.executable, "-m", "loopscope.cli", "import", str(files), "--db", str(db)]
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), sum(os.times()[2:4])
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    meter = _Meter(process.pid)
+    meter = Meter(process.pid)
     output, errors = process.communicate()
     peak = meter.stop()
-    seconds = time.perf_counter() - started
+    seconds, cpu = time.perf_counter() - started, sum(os.times()[2:4]) - cpu
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{output}{errors}")
     held = [path.stat().st_size for path in db.parent.glob(f"{db.name}*") if path.is_file()]
     spans, calls = _stored(db)
-    return Measure(size, peak, meter.cpu, seconds, sum(held), spans, calls)
+    return Measure(size, peak, cpu, seconds, sum(held), spans, calls)
 
 
 def _stored(db: Path) -> tuple[int, int]:
@@ -276,53 +276,6 @@ def _stored(db: Path) -> tuple[int, int]:
             for table in ("span_rows", "tool_call_rows")
         )
     return spans, calls
-
-
-class _Meter:
-    """Watches the memory of a process and of all that it started."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._peak = 0
-        self._ended = threading.Event()
-        self._before = sum(os.times()[2:4])
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-
-    def stop(self) -> int:
-        """The most that they held together, in bytes."""
-        self._ended.set()
-        self._thread.join()
-        self.cpu = sum(os.times()[2:4]) - self._before
-        return self._peak
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_STEP_SECONDS):
-            # Alone, a process says itself what its peak was; together, what is seen counts.
-            family = _family(self._pid)
-            now = sum(_memory(pid, "VmRSS") for pid in family)
-            self._peak = max(self._peak, now, _memory(self._pid, "VmHWM"))
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    for one in found:
-        try:
-            for task in os.listdir(f"/proc/{one}/task"):
-                found += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
-        except OSError:
-            continue
-    return found
-
-
-def _memory(pid: int, what: str) -> int:
-    try:
-        for text in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if text.startswith(f"{what}:"):
-                return int(text.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
 
 
 def main() -> None:

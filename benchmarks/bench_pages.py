@@ -39,6 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _memory import memory_of
 from big_store import make_store
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -97,9 +98,7 @@ class Server:
 
     def peak(self) -> float:
         """The most memory so far, in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmHWM:\s+(\d+)", status)
-        return int(found[1]) / 1e3 if found else 0.0
+        return memory_of(self.process.pid, "VmHWM") / 1e6
 
 
 @contextmanager

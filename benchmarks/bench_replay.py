@@ -15,7 +15,6 @@ policy that is asked about; (2) a naive query, once for each pair of thresholds.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
+from _memory import peak_memory
 from big_store import RUN, add_calls
 
 from loopscope import replay
@@ -73,11 +73,6 @@ def plain_fold(con: duckdb.DuckDBPyConnection, policy: GuardPolicy, calls: int) 
     return spoken
 
 
-def peak() -> float:
-    """The most memory that this process had so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
 class Table:
     """Rows as they are measured."""
 
@@ -92,7 +87,7 @@ class Table:
             for times, baseline in ((folds, self.fold), (queries, self.naive))
         ]
         times = f"{took.cpu * 1e3:>9,.0f}{took.passed * 1e3:>9,.0f}"
-        print(f"{name:<58}{times}{ratios[0]:>11}{ratios[1]:>11}{peak():>9,.0f}", flush=True)
+        print(f"{name:<58}{times}{ratios[0]:>11}{ratios[1]:>11}{peak_memory() / 1e6:>9,.0f}", flush=True)
         if rate:
             print(
                 f"    {self.calls / took.cpu / 1e6:,.1f} M calls/s of CPU, "
@@ -106,7 +101,9 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
     policy = GuardPolicy()
     nudges, blocks = range(2, 10), range(3, 15)
     cells = sum(nudge < block for nudge in nudges for block in blocks)
-    print(f"\n{calls:,} calls, {calls // RUN:,} runs; memory before any question {peak():,.0f} MB")
+    print(
+        f"\n{calls:,} calls, {calls // RUN:,} runs; memory before any question {peak_memory() / 1e6:,.0f} MB"
+    )
 
     folded = min(calls, _FOLDED)
     fold = measure(lambda: plain_fold(con, policy, folded), 1)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from _memory import peak_memory
 
 from loopscope.collector._schema import create_schema
 from loopscope.guard import GuardPolicy
@@ -278,8 +278,7 @@ def main() -> None:
         found = timed("everything", lambda: analyse_requests(cursor, policy), fresh=True)
         timed("everything again (nothing new)", lambda: analyse_requests(cursor, policy), fresh=False)
         print(found.totals)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(f"peak memory {peak / 1e3:,.0f} MB")
+        print(f"peak memory {peak_memory() / 1e6:,.0f} MB")
 
 
 if __name__ == "__main__":

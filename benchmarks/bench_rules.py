@@ -9,7 +9,6 @@ memory is that of the process, with the store's facts in it, which the fold has 
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from _memory import peak_memory
 from bench_replay import plain_fold
 from big_store import make_store
 
@@ -47,9 +47,9 @@ def report(con: duckdb.DuckDBPyConnection) -> None:
     policy = GuardPolicy()
     calls = con.execute("SELECT count(*) FROM tool_call_rows").fetchall()[0][0]
     totals(con, policy)
-    loaded = peak()
+    loaded = peak_memory() / 1e6
     every = cpu(lambda: compare_rules(con, policy))
-    used = peak()
+    used = peak_memory() / 1e6
     fold = cpu(lambda: plain_fold(con, policy, calls))
     print(f"{calls:,} calls; the plain fold of our guard: {fold:.2f} s of CPU, {calls / fold:,.0f} calls/s\n")
     print(f"{'question':<40}{'s':>8}{'  times the plain fold':>24}{'  runs read':>12}")
@@ -68,11 +68,6 @@ def cpu(question: Callable[[], Any]) -> float:
     start = time.process_time()
     question()
     return time.process_time() - start
-
-
-def peak() -> float:
-    """Most memory of the process so far, MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

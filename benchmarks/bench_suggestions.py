@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from pathlib import Path
 
 import duckdb
+from _memory import peak_memory
 
 from loopscope.collector import Store
 from loopscope.collector._schema import create_schema
@@ -104,7 +104,7 @@ def main() -> None:
             begun, wall = time.process_time(), time.perf_counter()
             report = suggestion_report(con, GuardPolicy())
             took, wall = time.process_time() - begun, time.perf_counter() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_memory() / 1e6
     print(f"{whole.calls:,} calls in {whole.runs:,} runs; the first totals: {first:.1f} s of the processor")
     print(
         f"suggestions: {took:.1f} s of the processor, {wall:.1f} s by the clock; peak memory {peak:,.0f} MB"
