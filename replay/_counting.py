@@ -64,7 +64,6 @@ class _Rule:
     seen: set[int]  # generations of the facts that it has gone through
     rows: int = 0
     dead: int = 0
-    last: int = 0  # the highest number of a key, slot or series
 
 
 class Counted(str):
@@ -253,9 +252,6 @@ def _bounds(con: duckdb.DuckDBPyConnection, column: str, table: str) -> tuple[in
 
 def _note_size(con: duckdb.DuckDBPyConnection, rule: _Rule) -> None:
     rule.rows = con.execute(f"SELECT count(*) FROM {rule.table}").fetchall()[0][0]  # noqa: S608
-    if rule.marks is None:
-        last = con.execute(f"SELECT greatest(max(key), max(slot)) FROM {rule.table}").fetchall()[0][0]  # noqa: S608
-        rule.last = last or 0
 
 
 def _counting_query(rule: _Rule) -> str:
@@ -287,7 +283,7 @@ def _see(
         _offer(con, "changed_outcomes", changed_outcomes(facts, store, policy, OUTCOMES, part))
         _offer(con, "tool_rules", _tool_rules(facts, policy))
         con.execute(f"CREATE TEMP TABLE units AS {sql_text('units')}", {"scope": policy.scope})
-        con.execute(f"CREATE TEMP TABLE seen_by_rule AS {sql_text('counting')}", {"offset": rule.last})
+        con.execute(f"CREATE TEMP TABLE seen_by_rule AS {sql_text('counting')}")
         source = "SELECT * FROM seen_by_rule"
     con.execute(f"CREATE TEMP VIEW counting AS SELECT *, {_marks(policy)} FROM ({source})")  # noqa: S608
     con.execute(

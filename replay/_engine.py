@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,8 @@ ACTIONS = ("allow", "nudge", "block", "not_counted", "after_block")
 class Judging:
     """Calls judged by one policy: statements over `verdicts` (sql/verdicts.sql).
 
-    With `runs` (numbers), only calls of these runs, judged as if alone with the runs around them.
+    With `runs` (numbers), only calls of these runs, judged as if alone with what decides about them: the runs
+    around them, or the traces or sessions that they lie in.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Judging:
         self.thresholds = thresholds(facts.tools, policy)
         # A trace or session may hold other runs as well, and no run around it silences it.
         alone = policy.scope == "run"
-        only = _only(self.con, runs if alone else None)
+        only = "" if runs is None else _only(self.con, runs) if alone else _units(self.con, self.counted, runs)
         self.lowest = _lowest(self.thresholds)
         busy = self.counted.busy(self.lowest)
         self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {self.counted} {only}")  # noqa: S608
@@ -103,19 +104,28 @@ class Judging:
         return arrow(self.con, query, {name: value for name, value in given.items() if name in wanted})
 
 
-def _only(con: duckdb.DuckDBPyConnection, runs: Iterable[int] | None) -> str:
-    """Runs and those around them. The range spares a look at the rest."""
-    if runs is None:
-        return ""
+def _only(con: duckdb.DuckDBPyConnection, runs: Iterable[int]) -> str:
+    """Runs and those around them."""
     wanted = {int(run) for run in runs}
-    if not wanted:
-        return "WHERE FALSE"
     around = con.execute(
         "SELECT DISTINCT ancestor FROM ancestors WHERE run IN (SELECT unnest($runs))", {"runs": list(wanted)}
     )
-    wanted.update(run for (run,) in around.fetchall())
-    numbers = ", ".join(map(str, sorted(wanted)))
-    return f"WHERE run BETWEEN {min(wanted)} AND {max(wanted)} AND run IN ({numbers})"
+    return _among("run", wanted.union(run for (run,) in around.fetchall()))
+
+
+def _units(con: duckdb.DuckDBPyConnection, counted: str, runs: Iterable[int]) -> str:
+    """The traces or sessions that have a call of these runs."""
+    of_runs = _among("run", {int(run) for run in runs})
+    found = con.execute(f"SELECT DISTINCT unit FROM {counted} {of_runs}")  # noqa: S608
+    return _among("unit", {unit for (unit,) in found.fetchall()})
+
+
+def _among(column: str, numbers: Collection[int]) -> str:
+    """The range spares a look at the rest."""
+    if not numbers:
+        return "WHERE FALSE"
+    listed = ", ".join(map(str, sorted(numbers)))
+    return f"WHERE {column} BETWEEN {min(numbers)} AND {max(numbers)} AND {column} IN ({listed})"
 
 
 def idles_alike(facts: Facts, before: GuardPolicy, after: GuardPolicy) -> bool:
