@@ -66,7 +66,9 @@ class Judging:
         self.thresholds = thresholds(facts.tools, policy)
         # A trace or session may hold other runs as well, and no run around it silences it.
         alone = policy.scope == "run"
-        only = "" if runs is None else _only(self.con, runs) if alone else _units(self.con, self.counted, runs)
+        only = ""
+        if runs is not None:
+            only = _only(self.con, runs) if alone else _units(self.con, self.counted, runs)
         self.lowest = _lowest(self.thresholds)
         busy = self.counted.busy(self.lowest)
         self.con.execute(f"CREATE TEMP VIEW calls AS SELECT * FROM {self.counted} {only}")  # noqa: S608
