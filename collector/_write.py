@@ -15,7 +15,7 @@ from ._growth import rows_to_add
 from ._notes import Notes
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
 from ._schema import sql_text
-from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered, texts_of
+from ._stored import TRACE_COLUMNS, TraceState, ids_table, registered, rows_where, texts_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -232,12 +232,11 @@ def _replace_derived(
         # Those few are compared here: DuckDB would plan a comparison of 34 columns longer than it takes.
         wanted = ids_table(state.trace_id for state in before)
         with registered(con, wanted_traces=wanted):
-            found = con.sql(
-                f"SELECT rowid AS id, {', '.join(columns)} FROM {table}"  # noqa: S608
-                f" WHERE start_ns BETWEEN {min(state.first_derived_ns or 0 for state in before)}"
-                f" AND {max(state.last_derived_ns or 0 for state in before)}"
-                " AND trace_id IN (SELECT trace_id FROM wanted_traces)"
-            ).to_arrow_table()
+            first = min(state.first_derived_ns or 0 for state in before)
+            last = max(state.last_derived_ns or 0 for state in before)
+            of_trace = "trace_id IN (SELECT trace_id FROM wanted_traces)"
+            within = f"start_ns BETWEEN {first} AND {last} AND {of_trace}"
+            found = rows_where(con, table, ["rowid AS id", *columns], within)
         here = _is_among(fresh.column("trace_id"), wanted.column("trace_id").combine_chunks())
         mine, rest = fresh.filter(here), fresh.filter(pc.invert(here))  # pyright: ignore[reportAttributeAccessIssue]
         # seq and turn of runs over several traces are counted afterwards, from trace_seq and trace_turn.
