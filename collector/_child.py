@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,12 @@ from ._build import Changes, Limits, Outline, Plan, Refused, Workbench, named
 from ._no_pandas import leave_out_pandas
 from ._spool import Spool
 from ._stored import Stored
+from ._talk import Talk
 
 __all__ = ["ChildBench", "main"]
 
 _BUSY_SECONDS = 5.0  # that a child has for what it is doing when its parent closes,
 _IDLE_SECONDS = 60.0  # and for ending, where it does nothing: milliseconds, but on a very busy machine
-_SOCKET_BYTES = 4 << 20  # that may be under way: less wakes both sides up more often
 
 
 class ChildBench:
@@ -42,8 +41,6 @@ class ChildBench:
 
     def __init__(self, db_path: str | os.PathLike[str]) -> None:
         ours, theirs = socket.socketpair()
-        for end in (ours, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
         # Not multiprocessing: it would run the server's main script again.
         command = [sys.executable, "-m", __name__, str(theirs.fileno()), os.fspath(db_path)]
         environment = {**os.environ, **import_paths()}
@@ -56,7 +53,7 @@ class ChildBench:
             raise StoreError(f"cannot start a process that decodes spans: {error.strerror}") from error
         finally:
             theirs.close()
-        self._connection = Connection(ours.detach())
+        self._talk = Talk(ours)
         self._sent = 0
         self._expected: list[int] = []  # numbers of questions that are not answered yet
         self._answers: dict[int, tuple[bool, Any]] = {}
@@ -98,7 +95,7 @@ class ChildBench:
     def close(self) -> None:
         """End the child."""
         patience = _BUSY_SECONDS if self._expected else _IDLE_SECONDS
-        self._connection.close()
+        self._talk.close()
         try:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:  # in the middle of a large batch
@@ -111,7 +108,7 @@ class ChildBench:
             self._hear()
         self._sent += 1
         try:
-            _say(self._connection, (self._sent, method, arguments))
+            self._talk.say((self._sent, method, arguments))
         except OSError as error:
             raise self._lost() from error
         self._expected.append(self._sent)
@@ -127,7 +124,7 @@ class ChildBench:
 
     def _hear(self) -> None:
         try:
-            number, good, value = _heard(self._connection)
+            number, good, value = self._talk.heard()
         except (OSError, EOFError) as error:
             raise self._lost() from error
         self._expected.remove(number)
@@ -141,37 +138,6 @@ class ChildBench:
         )
 
 
-def _say(connection: Connection, message: Any) -> None:
-    """Send a message. The columns of Arrow tables go beside it, as they lie in memory: 2 µs a span, not 6."""
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
-    columns = [buffer.raw() for buffer in buffers]
-    connection.send_bytes(pickle.dumps((head, [len(column) for column in columns])))
-    if columns:
-        connection.send_bytes(
-            b"".join(piece for column in columns for piece in (column, _padding(len(column))))
-        )
-
-
-def _heard(connection: Connection) -> Any:
-    """The next message. Raises EOFError, OSError where the other side is gone."""
-    head, sizes = pickle.loads(connection.recv_bytes())  # noqa: S301  said by this very module
-    if not sizes:
-        return pickle.loads(head)  # noqa: S301
-    columns = memoryview(connection.recv_bytes())
-    buffers = []
-    at = 0
-    for size in sizes:
-        buffers.append(columns[at : at + size])
-        at += size + len(_padding(size))
-    return pickle.loads(head, buffers=buffers)  # noqa: S301
-
-
-def _padding(size: int) -> bytes:
-    # Arrow's functions want columns to begin at multiples of eight.
-    return bytes(-size % 64)
-
-
 def main(descriptor: int, db_path: str) -> None:
     """The child: answer until the parent is gone."""
     leave_out_pandas()
@@ -183,13 +149,13 @@ def main(descriptor: int, db_path: str) -> None:
     # Only what is left over of batches that are gone can add up to so many.
     gc.freeze()
     gc.set_threshold(300_000, 20, 20)
-    connection = Connection(descriptor)
+    talk = Talk(socket.socket(fileno=descriptor))
     spool = Spool(db_path)
     decoders = Decoders(decode_traces, decode_logs)
     bench = Workbench(spool, derive_trace, decoders)
     while True:
         try:
-            number, method, arguments = _heard(connection)
+            number, method, arguments = talk.heard()
         except (EOFError, OSError):
             return
         try:
@@ -203,9 +169,9 @@ def main(descriptor: int, db_path: str) -> None:
         except Exception as error:  # noqa: BLE001
             answer = (number, False, StoreError(f"decoding spans failed: {named(error)}"))
         try:
-            _say(connection, answer)
+            talk.say(answer)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            _say(connection, (number, False, StoreError(f"decoding spans failed: {named(error)}")))
+            talk.say((number, False, StoreError(f"decoding spans failed: {named(error)}")))
         except OSError:
             return
         if method == "take":
