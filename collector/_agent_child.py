@@ -116,12 +116,12 @@ def main(db_path: str, deadline: float, *, settle: bool) -> None:
 
     leave_out_pandas()
     from ._folder import Folder
-    from ._store import Store
+    from ._store import FOLDING_MEMORY, Store
 
     stopped: list[int] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the agent decides
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    store = Store(db_path, timeout=max(deadline - time.monotonic(), _LEAST_SECONDS))
+    store = Store(db_path, timeout=max(deadline - time.monotonic(), _LEAST_SECONDS), memory=FOLDING_MEMORY)
     rounds = itertools.count()  # the first one is not given up, however long it took to get here
 
     def stop() -> bool:

@@ -192,10 +192,10 @@ class AgentFold:
     def _fold_here(self, seconds: float, settle: bool) -> tuple[bool, str | None]:
         # With DuckDB behind it: not before an agent needs it.
         from ._folder import Folder
-        from ._store import Store
+        from ._store import FOLDING_MEMORY, Store
 
         if self._folder is None:
-            store = Store(self._db_path)
+            store = Store(self._db_path, memory=FOLDING_MEMORY)
             self._folder = Folder(store, role="agent", stop=self._over)
         self._rounds = 0
         self._deadline = time.monotonic() + seconds

@@ -19,7 +19,7 @@ from ._schema import create_schema, refuse_newer, schema_version, upgrade_schema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["BLOCK_BYTES", "Store", "counter", "grow"]
+__all__ = ["BLOCK_BYTES", "FOLDING_MEMORY", "Store", "counter", "grow"]
 
 _logger = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ _SETTLED_NS = 100_000_000
 # A batch leaves a partly filled block per table: with DuckDB's own 262144, 40,000 tool spans take 728 B each
 # instead of 574, agent traces 1,144 instead of 953. At 16384 texts compress worse.
 BLOCK_BYTES = 65536
-_MOST_MEMORY_GIB = 4  # that DuckDB may use for blocks of the file and for queries
+_MOST_MEMORY = 4 << 30  # bytes that DuckDB may use for blocks of the file and for queries
+# Of a process that folds and asks nothing. A backlog takes 40 to 80 MB; with 64 MiB it was folded as fast.
+FOLDING_MEMORY = 1 << 30
 
 
 class Store:
@@ -41,15 +43,25 @@ class Store:
         path: the database file, by custom `traces.duckdb`.
         timeout: how long a lease waits for another process that holds the file, in seconds.
         create: make the file, with the schema, when it is absent.
+        memory: the most that DuckDB may use where this store opens the file, in bytes: for blocks of the file
+            and for queries; what needs more is done on the disk. At most half of what it would use by itself.
 
     Raises:
         StoreError: `create` is false and there is no such file; or the path cannot be a database file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0, create: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = 10.0,
+        create: bool = True,
+        memory: int = _MOST_MEMORY,
+    ) -> None:
         self.path = Path(path)
         self.timeout = timeout
         self._create = create
+        self._memory = memory
         self._seen: tuple[tuple[tuple[int, int, int], ...], int] | None = None
         if str(path) == ":memory:":
             raise StoreError(
@@ -154,7 +166,7 @@ class Store:
                 upgrade_schema(connection, path, found)
             no_merging(connection)
             _checkpoint_at_once(connection)
-            _limit_memory(connection)
+            _limit_memory(connection, self._memory)
         except BaseException:
             connection.close()
             raise
@@ -181,15 +193,15 @@ def _checkpoint_at_once(con: DuckDBPyConnection) -> None:
     con.execute("SET wal_autocheckpoint = '1B'")
 
 
-def _limit_memory(con: DuckDBPyConnection) -> None:
+def _limit_memory(con: DuckDBPyConnection, most: int) -> None:
     # By default each process may take 80 % of the machine, and several may have the file open in turn, beside
     # the agents. What needs more is done on the disk.
     amount, unit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0].split()
-    half = float(amount) / 2
-    small = unit in ("KiB", "MiB") or (unit == "GiB" and half < _MOST_MEMORY_GIB)
-    con.execute(
-        f"SET memory_limit = '{half:.1f} {unit}'" if small else f"SET memory_limit = '{_MOST_MEMORY_GIB} GiB'"
-    )
+    half = float(amount) / 2 * 1024 ** _UNITS.index(unit) if unit in _UNITS else most
+    con.execute(f"SET memory_limit = '{min(half, most):.0f} B'")
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def _make(path: Path) -> None:

@@ -13,7 +13,7 @@ from ...guard import ImportFileError, StoreBusyError, StoreError
 from .._fold import fold
 from .._redact_rules import RedactionRules, Redactor, redactor
 from .._spool import Spool
-from .._store import Store
+from .._store import FOLDING_MEMORY, Store
 from ._chats import conversations
 from ._conversations import conversation_parts
 from ._counts import count_traces, fingerprints
@@ -94,7 +94,7 @@ class _Importer:
         self._format = format
         self._progress = progress
         self._redact = redact
-        self._store = Store(db_path)
+        self._store = Store(db_path, memory=FOLDING_MEMORY)
         self._spool = Spool(db_path)
         self._folder = db_path.absolute().parent
         if not self._folder.is_dir():
