@@ -247,11 +247,11 @@ class Reader:
         )
 
     def impact(self, policy: GuardPolicy, filters: rp.Filters) -> rp.Impact:
-        """What one policy would have changed and saved; without the texts of examples."""
+        """What one policy would have changed and saved, without texts and parts by tool and the like."""
         return self._cached(
             "impact",
             (policy.policy_hash, filters),
-            lambda: rp.impact(self.con, policy, filters, examples=0, soft_failures=True),
+            lambda: rp.impact(self.con, policy, filters, examples=0, soft_failures=True, parts=False),
         )
 
     def comparison(self, before: GuardPolicy, after: GuardPolicy, filters: rp.Filters) -> rp.PolicyComparison:

@@ -7,7 +7,7 @@ data. `Filters` choose what is reported and never change a verdict.
 from ._circling import Circling, CirclingRun, circling
 from ._coverage import coverage, filter_options
 from ._detail import incident_detail
-from ._engine import VerdictChanges, call_verdicts, verdict_changes
+from ._engine import call_verdicts
 from ._errors import error_breakdown
 from ._filters import ALL, FilterOptions, Filters
 from ._incidents import find_incidents
@@ -41,6 +41,7 @@ from ._types import (
     TimeBucket,
     Totals,
 )
+from ._verdict_changes import VerdictChanges, verdict_changes
 from .impacts import (
     AfterBlock,
     CallAfterBlock,

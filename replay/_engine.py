@@ -7,9 +7,8 @@ and every policy of that rule only compares the counts.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..guard import Thresholds
@@ -23,17 +22,9 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = [
-    "ACTIONS",
-    "Judging",
-    "VerdictChanges",
-    "call_verdicts",
-    "verdict_changes",
-]
+__all__ = ["ACTIONS", "Judging", "call_verdicts", "few", "idles_alike", "thresholds", "with_columns"]
 
 _NEVER = 2**31  # no count reaches it
-_KEPT = 3  # policies whose actions are kept: a page compares the saved one with a draft
-_KEPT_ROWS = 3_000_000  # of 13 bytes
 _FEW_CALLS = 10_000
 _FEW_RUNS = 1_000  # naming more of them takes longer than judging all
 
@@ -188,81 +179,10 @@ def call_verdicts(
         wanted = {run_id} & set(filters.run_ids) if filters.run_ids else {run_id}
         filters = replace(filters, run_ids=tuple(wanted) or ("",))
     verdicts = _verdicts(facts, con, policy, filters)
-    return _with_columns(facts, con, verdicts.slice(offset, limit))
+    return with_columns(facts, con, verdicts.slice(offset, limit))
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictChanges:
-    """Calls that two policies judge differently.
-
-    `calls` has the columns of `call_verdicts` under the second policy, and what the first one says:
-    `action_before`, `judged_before`, `exact_before`; the first `limit` of `total` calls, which lie in
-    `runs` runs.
-    """
-
-    calls: pa.Table
-    total: int
-    runs: int
-
-
-def verdict_changes(
-    con: duckdb.DuckDBPyConnection,
-    before: GuardPolicy,
-    after: GuardPolicy,
-    filters: Filters = ALL,
-    *,
-    limit: int = 1_000,
-) -> VerdictChanges:
-    """Calls whose action differs between two policies, in the order of `call_verdicts`."""
-    facts = facts_of(con)
-    where, params = fact_filter(filters, facts, con)
-    memory = facts.cursor()
-    touched = idles_alike(facts, before, after)
-    for name, policy in (("actions_before", before), ("actions_after", after)):
-        memory.register(name, _actions(facts, con, policy, filters, where, params, touched))
-    changed = arrow(memory, sql_text("verdict_changes"), {"touched": touched})
-    shown = changed.slice(0, limit)
-    runs = shown.column("run").unique().to_pylist()
-    memory.register("shown_calls", shown)
-    sides = ("verdicts_before", before, "verdict_marks"), ("verdicts_after", after, "call_verdicts")
-    for name, policy, statement in sides:
-        judging = Judging(facts, con, policy, runs)
-        verdicts = judging.arrow(statement, {"shown": runs}, "run IN (SELECT unnest($shown))")
-        memory.register(name, verdicts)
-    verdicts = arrow(memory, sql_text("shown_changes"))
-    return VerdictChanges(
-        calls=_with_columns(facts, con, verdicts, sql_text("changed_columns")),
-        total=changed.num_rows,
-        runs=len(changed.column("run").unique()),
-    )
-
-
-def _actions(
-    facts: Facts,
-    store: duckdb.DuckDBPyConnection,
-    policy: GuardPolicy,
-    filters: Filters,
-    where: str,
-    params: Mapping[str, Any],
-    touched: bool,
-) -> pa.Table:
-    """sql/actions.sql, from memory where it was asked for a moment ago."""
-    kept: OrderedDict[tuple[str, Filters, bool], pa.Table] = facts.remember("actions", OrderedDict)
-    key = policy.policy_hash, filters, touched
-    with facts.lock:
-        if key in kept:
-            kept.move_to_end(key)
-            return kept[key]
-    judging = Judging(facts, store, policy, _few(params.get("f_runs")))
-    made = judging.arrow("actions", params, where, touched=touched)
-    with facts.lock:
-        kept[key] = made
-        while len(kept) > _KEPT or sum(one.num_rows for one in kept.values()) > _KEPT_ROWS:
-            kept.popitem(last=False)
-    return made
-
-
-def _few(runs: Sequence[int] | None) -> Sequence[int] | None:
+def few(runs: Sequence[int] | None) -> Sequence[int] | None:
     return runs if runs is not None and len(runs) <= _FEW_RUNS else None
 
 
@@ -271,11 +191,11 @@ def _verdicts(
 ) -> pa.Table:
     """run, seq, count, action, judged, exact (numbers) of the calls under the filter, in order."""
     where, params = fact_filter(filters, facts, store)
-    judging = Judging(facts, store, policy, _few(params.get("f_runs")))
+    judging = Judging(facts, store, policy, few(params.get("f_runs")))
     return judging.arrow("call_verdicts", params, where)
 
 
-def _with_columns(
+def with_columns(
     facts: Facts, store: duckdb.DuckDBPyConnection, verdicts: pa.Table, more: str = ""
 ) -> pa.Table:
     """What was recorded of the calls (sql/call_columns.sql), with `more` columns of `verdicts`."""

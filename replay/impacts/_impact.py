@@ -13,6 +13,7 @@ from .._engine import Judging
 from .._facts import Facts, facts_of
 from .._filters import ALL, Filters, fact_filter
 from .._types import Totals
+from .._verdict_changes import keep_actions
 from ._endings import soft_failures_of
 from ._examples import shown_after_block
 from ._spending import Interference, interference
@@ -39,14 +40,16 @@ def impact(
     *,
     examples: int = 20,
     soft_failures: bool | None = None,
+    parts: bool = True,
 ) -> Impact:
     """What `policy` would have changed in the recorded runs (docs/impact.md defines every figure).
 
     `examples` bounds the lost calls and the soft failures that are shown. With 0 no text is read: the figures
-    alone, for a slider. `soft_failures`: are they counted? None: where there are to be examples.
+    alone, for a slider. `soft_failures`: are they counted? None: where there are to be examples. Without
+    `parts`, `by_tool` and its like are empty.
     """
     facts = facts_of(con)
-    measured = measure(facts, con, policy, filters)
+    measured = measure(facts, con, policy, filters, parts=parts)
     found = measured.impact
     if examples:
         lost = shown_after_block(facts, con, measured.noted, _LOST, examples, by_run=False)
@@ -72,18 +75,19 @@ def measure(
     filters: Filters,
     *,
     touched: bool = True,
+    parts: bool = True,
 ) -> Measured:
     """The figures, from memory where these were asked for a moment ago.
 
-    `touched`: the calls need only be those of runs in which something happens.
+    `touched`: the calls need only be those of runs in which something happens. `parts`: as of `impact`.
     """
-    kept: OrderedDict[tuple[str, Filters, bool], Measured] = facts.remember("impacts", OrderedDict)
-    key = policy.policy_hash, filters, touched
+    kept: OrderedDict[tuple[str, Filters, bool, bool], Measured] = facts.remember("impacts", OrderedDict)
+    key = policy.policy_hash, filters, touched, parts
     with facts.lock:
         if key in kept:
             kept.move_to_end(key)
             return kept[key]
-    made = _measure(facts, store, policy, filters, touched)
+    made = _measure(facts, store, policy, filters, touched, parts)
     if made.noted.num_rows <= _KEPT_CALLS:
         with facts.lock:
             kept[key] = made
@@ -93,18 +97,27 @@ def measure(
 
 
 def _measure(
-    facts: Facts, store: duckdb.DuckDBPyConnection, policy: GuardPolicy, filters: Filters, touched: bool
+    facts: Facts,
+    store: duckdb.DuckDBPyConnection,
+    policy: GuardPolicy,
+    filters: Filters,
+    touched: bool,
+    parts: bool,
 ) -> Measured:
     judging = Judging(facts, store, policy)
     where, params = fact_filter(filters, facts, store)
-    found = Interference(facts, store, policy, judging, filters, touched)
+    found = Interference(facts, store, policy, judging, filters, touched=touched, parts=parts)
+    # Calls of several runs counted together are all there in any case.
+    keep_actions(facts, policy, filters, touched and policy.scope == "run", found.noted)
     base = facts.remember(
         ("impact base", filters), lambda: _Base(judging.arrow("impact_base", params, where, None))
     )
     runs = found.runs(base.table)
-    effects = found.effects({"tool": facts.tools, "outcome": list(OUTCOMES), "kind": facts.names["kind"]})
-    effects.get("kind", {}).pop(None, None)  # calls that did not fail
-    whole, exact = effects.get("all", {}).get(None, _NOTHING)
+    effects: dict[str, dict[Any, tuple[Effect, Effect]]] = {}
+    if parts:
+        effects = found.effects({"tool": facts.tools, "outcome": list(OUTCOMES), "kind": facts.names["kind"]})
+        effects.get("kind", {}).pop(None, None)  # calls that did not fail
+    whole, exact = effects.get("all", {}).get(None, _NOTHING) if parts else found.effect()
     quiet = runs_without_calls(store, facts, filters)
     projected = [sum(row[name] for row in runs) for name in ("projected_runs", "projected_calls")]
     made = Impact(

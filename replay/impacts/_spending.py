@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._engine import Judging
 from .._facts import Facts
 from .._filters import Filters, fact_filter, request_filter
-from .._sql import arrow, filtered, sql_text
+from .._sql import arrow, filtered, rows, sql_text
 from ._types import PARTS, AfterBlock, Effect, ImpactPart, Spent
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Interference:
     """One policy's nudges, blocks and what comes after, as Arrow tables.
 
     `noted`: sql/impact_calls.sql; `stops`: sql/impact_stops.sql; `agents`, `models`: names by number.
+    Without `parts` only what comes after blocks is put together with requests.
     """
 
     def __init__(
@@ -49,14 +50,19 @@ class Interference:
         policy: GuardPolicy,
         judging: Judging,
         filters: Filters,
+        *,
         touched: bool,
+        parts: bool,
     ) -> None:
+        import pyarrow.compute as pc
+
         self.facts = facts
         self._filters = filters
         where, params = fact_filter(filters, facts, store)
         self.noted = judging.arrow("impact_calls", params, where, touched=touched)
+        self._calls = self.noted if parts else self.noted.filter(pc.field("action").isin([2, 4]))
         self._con = facts.cursor()
-        with offered(self._con, noted_calls=self.noted):
+        with offered(self._con, noted_calls=self._calls):
             self.stops = arrow(self._con, sql_text("impact_stops"))
         self.agents: list[str | None] = list(facts.names["agent"])
         self.models: list[str | None] = []
@@ -67,7 +73,7 @@ class Interference:
 
         condition, params = request_filter(self._filters, "q")
         params["scope"] = policy.scope
-        with offered(self._con, noted_calls=self.noted, unit_stops=self.stops, names=self.facts.runs):
+        with offered(self._con, noted_calls=self._calls, unit_stops=self.stops, names=self.facts.runs):
             wanted = arrow(self._con, sql_text("impact_wanted"))
             units = None
             if policy.scope == "run":
@@ -97,8 +103,28 @@ class Interference:
         with offered(self._con, noted_calls=self.noted, run_calls=base):
             return arrow(self._con, sql_text("impact_runs")).to_pylist()
 
+    def effect(self) -> tuple[Effect, Effect]:
+        """Everything, and its exact part."""
+        inputs = {"unit_requests": self._requests, "unit_stops": self.stops, "noted_calls": self._calls}
+        with offered(self._con, **inputs):
+            asked = arrow(self._con, sql_text("impact_asked"))
+            with offered(self._con, asked_calls=asked):
+                sent = arrow(self._con, sql_text("impact_after"), {"by_tool": bool(self._filters.tools)})
+            spent = rows(self._con, sql_text("impact_call_sums"))
+        with offered(self._con, sent_requests=sent, noted_calls=self.noted):
+            spent += rows(self._con, sql_text("impact_request_sums"))
+            (spoken,) = rows(self._con, sql_text("impact_spoken_sums"))
+        costs = _Costs()
+        for row in spent:
+            costs.add("all", None, row.pop("part"), row.pop("exact"), row)
+        whole, exact = ({name: spoken[prefix + name] for name in _COUNTS} for prefix in ("", "exact_"))
+        return (
+            Effect(**whole, after=costs.after("all", None, exact=False)),
+            Effect(**exact, after=costs.after("all", None, exact=True)),
+        )
+
     def effects(self, names: dict[str, list[Any]]) -> dict[str, dict[Any, tuple[Effect, Effect]]]:
-        """(everything, exact) by level and label. `names`: labels of `tool`, `outcome` and `kind`."""
+        """`effect` by level and label, with all `parts`. `names`: labels of `tool`, `outcome`, `kind`."""
         labels = {**names, "agent": self.agents, "model": self.models, "all": []}
         with offered(self._con, noted_calls=self.noted, unit_requests=self._requests, unit_stops=self.stops):
             asked = arrow(self._con, sql_text("impact_asked"))

@@ -1,7 +1,5 @@
--- What is done with each call that is not allowed. `idle`: what would be, if nothing happened in its run.
+-- What is done with each call that is not simply allowed: the columns of sql/impact_calls.sql that comparing takes.
 SELECT
-    run, seq,
-    CAST(action AS TINYINT) AS action,
-    CAST(CASE WHEN exempt OR counted THEN 0 ELSE 3 END AS TINYINT) AS idle
+    run, seq, tool, counted, CAST(action AS TINYINT) AS action, CASE WHEN action = 4 THEN judged END AS judged, exact
 FROM verdicts
-WHERE action <> 0 AND (TRUE /* filter */)
+WHERE (action <> 0 OR NOT exact) AND (TRUE /* filter */)

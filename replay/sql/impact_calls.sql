@@ -9,7 +9,7 @@
 --   until_ns  from when on the time is a run's around it; NULL: never
 , noted AS (
     SELECT
-        run, unit, ord, seq, turn, tool, agent, outcome, kind, action, judged, exact, seen, start_ns, end_ns,
+        run, unit, ord, seq, turn, tool, agent, outcome, kind, action, judged, exact, seen, counted, start_ns, end_ns,
         CASE WHEN exempt OR counted THEN 0 ELSE 3 END AS idle,
         CASE WHEN TRUE /* filter */ THEN TRUE ELSE FALSE END AS chosen
     FROM verdicts
@@ -34,7 +34,7 @@ after AS (
     WHERE n.action IN (2, 4)
 )
 SELECT
-    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, idle, chosen, start_ns, end_ns,
+    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, counted, idle, chosen, start_ns, end_ns,
     until_ns,
     CASE WHEN action = 4 THEN judged END AS judged,
     CASE WHEN action = 4 THEN greatest(end_ns - start_ns, 0) END AS tool_ns,
@@ -44,7 +44,7 @@ SELECT
 FROM after
 UNION ALL
 SELECT
-    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, idle, chosen, start_ns, end_ns,
+    run, unit, seq, turn, tool, agent, outcome, kind, action, exact, seen, counted, idle, chosen, start_ns, end_ns,
     NULL, NULL, NULL, NULL
 FROM noted
 WHERE action NOT IN (2, 4)

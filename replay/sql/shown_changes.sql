@@ -1,6 +1,5 @@
--- The verdicts of `shown_calls` (run, seq) by two policies (`verdicts_before`: sql/verdict_marks.sql,
--- `verdicts_after`: sql/call_verdicts.sql).
-SELECT n.*, o.action AS action_before, o.judged AS judged_before, o.exact AS exact_before
+-- The verdicts of `shown_calls` (sql/verdict_changes.sql) by the second policy (`verdicts_after`:
+-- sql/call_verdicts.sql), and what the first one says.
+SELECT n.*, s.before AS action_before, s.judged_before, s.exact_before
 FROM shown_calls AS s
 JOIN verdicts_after AS n ON n.run = s.run AND n.seq = s.seq
-JOIN verdicts_before AS o ON o.run = s.run AND o.seq = s.seq

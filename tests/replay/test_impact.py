@@ -132,6 +132,8 @@ def test_every_figure_equals_a_plain_computation(
         if one.sent.start_ns >= since and (not tools or any(id(call) in ids for call in one.asked))
     ]
     found = impact(con, policy, filters, examples=0)
+    parts = dict.fromkeys(("by_tool", "by_agent", "by_model", "by_outcome", "by_error_kind"), ())
+    assert impact(con, policy, filters, examples=0, parts=False) == replace(found, **parts)
     assert (found.totals, found.exact_totals) == totals(con, policy, filters)
     whole = effects(mine, asking, lambda _: None, lambda _: None)
     assert (found.effect, found.exact) == whole.get(None, (Effect(), Effect()))

@@ -19,7 +19,7 @@ from loopscope.guard import (
     RecordedCall,
     ToolPolicy,
 )
-from loopscope.replay import Filters, Totals, call_verdicts, replay, sweep
+from loopscope.replay import Filters, Totals, call_verdicts, impact, replay, sweep, verdict_changes
 
 TOOLS = ("search", "read", "write")
 RUNS = ("root", "child", "grandchild", "other")
@@ -286,3 +286,48 @@ def test_filters_choose_calls_and_change_no_verdict(
     assert {row["span_id"]: (row["action"], row["count"]) for row in rows} == {
         one.call.span_id: (one.action, one.count) for one in expected
     }
+
+
+@st.composite
+def close_policies(draw: st.DrawFn, policy: GuardPolicy) -> GuardPolicy:
+    """Another policy; often one that counts by the same rule, and leaves other tools alone."""
+    if draw(st.booleans()):
+        return draw(policies())
+    tools = dict(policy.tools)
+    for name in draw(st.sets(st.sampled_from(TOOLS), max_size=2)):
+        own = tools.get(name, ToolPolicy())
+        tools[name] = replace(own, exempt=not own.exempt)
+    nudge, block = draw(st.sampled_from(((None, None), (2, 3), (3, 4), (1, None), (None, 2))))
+    try:
+        return replace(policy, nudge_threshold=nudge, block_threshold=block, tools=tools)
+    except PolicyError:
+        return replace(policy, tools=tools)
+
+
+@many
+@given(calls=recordings(), before=policies(), data=st.data())
+def test_changed_verdicts_are_those_that_differ(
+    calls: list[ToolCall], before: GuardPolicy, data: st.DataObject
+) -> None:
+    con = database(calls)
+    after = data.draw(close_policies(before))
+    filters = Filters(tools=tuple(data.draw(st.sets(st.sampled_from(TOOLS), max_size=2))))
+    for policy in data.draw(st.sets(st.sampled_from((before, after)))):  # what is known already is used
+        impact(con, policy, filters, examples=0, parts=False)
+    old = {row["span_id"]: row for row in call_verdicts(con, before, filters=filters).to_pylist()}
+    expected = []
+    for row in call_verdicts(con, after, filters=filters).to_pylist():
+        was = old[row["span_id"]]
+        if was["action"] != row["action"]:
+            expected.append(
+                row
+                | {
+                    "action_before": was["action"],
+                    "judged_before": was["judged"],
+                    "exact_before": was["exact"],
+                }
+            )
+    found = verdict_changes(con, before, after, filters)
+    assert found.calls.to_pylist() == expected
+    assert (found.total, found.runs) == (len(expected), len({row["run_id"] for row in expected}))
+    assert verdict_changes(con, before, after, filters, limit=2).calls.to_pylist() == expected[:2]
