@@ -4,8 +4,9 @@
     python benchmarks/bench_import.py --megabytes 2048      # the figures of docs/importing.md; an hour
 
 For each format a small load and one of four times its size, each imported by a `loopscope import` of its
-own: the most memory that its processes held together, CPU seconds, bytes in the database, and how memory grew
-from one load to the other. Texts are all different, so that nothing is saved by storing equal ones once.
+own, which has to find every call: the most memory that its processes held together, CPU seconds, bytes in the
+database, and how memory grew from one load to the other. Texts are all different, so that nothing is saved by
+storing equal ones once.
 """
 
 from __future__ import annotations
@@ -57,15 +58,17 @@ def line(value: object) -> str:
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
-# -- loads: each fills a folder with about so many bytes -------------------------------------------------
+# -- loads: each fills a folder with about so many bytes, and says how many calls are in it -----------------
 
 
-def otlp(folder: Path, size: int) -> None:
+def otlp(folder: Path, size: int) -> int:
     """Lines of the collector's `file` exporter, a trace of 41 spans each."""
-    prose, done = Prose(1), 0
+    prose, done, traces = Prose(1), 0, 0
     with (folder / "traces.jsonl").open("w") as file:
         while done < size:
             done += file.write(line(_otlp_trace(prose, done // 1000)))
+            traces += 1
+    return 20 * traces
 
 
 def _otlp_trace(prose: Prose, second: int) -> dict[str, object]:
@@ -103,22 +106,23 @@ def _otlp_trace(prose: Prose, second: int) -> dict[str, object]:
     }
 
 
-def claude(folder: Path, size: int) -> None:
+def claude(folder: Path, size: int) -> int:
     """A folder of Claude Code's: sessions of 5 MB, and one of a sixth of it all."""
     prose = Prose(2)
     project = folder / "projects" / "-home-me"
     project.mkdir(parents=True)
-    _claude_session(project, prose, size // 6)
+    calls = _claude_session(project, prose, size // 6)
     for _ in range(max(1, size * 5 // 6 // 5_000_000)):
-        _claude_session(project, prose, min(5_000_000, size * 5 // 6))
+        calls += _claude_session(project, prose, min(5_000_000, size * 5 // 6))
+    return calls
 
 
-def session(folder: Path, size: int) -> None:
+def session(folder: Path, size: int) -> int:
     """One session of Claude Code that was never compacted."""
-    _claude_session(folder, Prose(3), size)
+    return _claude_session(folder, Prose(3), size)
 
 
-def _claude_session(folder: Path, prose: Prose, size: int) -> None:
+def _claude_session(folder: Path, prose: Prose, size: int) -> int:
     session_id, parent, done, turn = prose.key(16), None, 0, 0
 
     def entry(kind: str, content: object, **more: object) -> str:
@@ -146,9 +150,10 @@ def _claude_session(folder: Path, prose: Prose, size: int) -> None:
             )
             result = [{"type": "tool_result", "tool_use_id": call, "content": prose.text(5_500)}]
             done += file.write(entry("user", result))
+    return turn
 
 
-def chats(folder: Path, size: int) -> None:
+def chats(folder: Path, size: int) -> int:
     """A conversation of 100 kB a line, as OpenAI's chat has them."""
     prose, done, number = Prose(4), 0, 0
     with (folder / "chats.jsonl").open("w") as file:
@@ -163,32 +168,37 @@ def chats(folder: Path, size: int) -> None:
                 messages.append({"role": "tool", "tool_call_id": call, "content": prose.text(3500)})
                 messages[-1]["created_at"] = START + number * 100 + turn
             done += file.write(line({"id": f"c{number}", "model": "m", "messages": messages}))
+    return 25 * number
 
 
-def inspect(folder: Path, size: int) -> None:
+def inspect(folder: Path, size: int) -> int:
     """An evaluation log of Inspect's, as JSON."""
-    done = 0
+    done = samples = 0
     with (folder / "log.json").open("w") as file:
         about = {"eval_id": "e", "task": "bench", "model": "openai/m", "created": at(0)}
         file.write(f'{{"version": 2, "status": "success", "eval": {json.dumps(about)}, "samples": [')
         for number, text in enumerate(_samples()):
             done += file.write(("," if number else "") + text)
+            samples += 1
             if done >= size:
                 break
         file.write("]}")
+    return 10 * samples
 
 
-def eval_archive(folder: Path, size: int) -> None:
+def eval_archive(folder: Path, size: int) -> int:
     """The same as an archive, which is smaller than what is in it: `size` is that of the samples."""
-    done = 0
+    done = samples = 0
     with zipfile.ZipFile(folder / "log.eval", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         about = {"eval_id": "e", "task": "bench", "model": "openai/m", "created": at(0)}
         archive.writestr("header.json", json.dumps({"version": 2, "status": "success", "eval": about}))
         for number, text in enumerate(_samples()):
             archive.writestr(f"samples/s{number}_epoch_1.json", text)
             done += len(text)
+            samples += 1
             if done >= size:
                 break
+    return 10 * samples
 
 
 def _samples() -> Iterator[str]:
@@ -217,7 +227,7 @@ def _samples() -> Iterator[str]:
         yield json.dumps({**about, "messages": messages, "events": events})
 
 
-LOADS: dict[str, Callable[[Path, int], None]] = {
+LOADS: dict[str, Callable[[Path, int], int]] = {
     "otlp": otlp, "claude": claude, "session": session, "chats": chats, "inspect": inspect,
     "eval": eval_archive,
 }  # fmt: skip
@@ -245,8 +255,11 @@ def measure(name: str, size: int, top: Path) -> Measure:
     try:
         files = folder / "files"
         files.mkdir()
-        LOADS[name](files, size)
-        return _import(files, folder / "traces.duckdb")
+        calls = LOADS[name](files, size)
+        found = _import(files, folder / "traces.duckdb")
+        if found.calls != calls:
+            raise SystemExit(f"{name}: {calls:,} calls were written and {found.calls:,} are in the database")
+        return found
     finally:
         shutil.rmtree(folder)
 
