@@ -7,7 +7,7 @@ is; so nothing that stays is counted anew. Labels and policies stay.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,6 +48,31 @@ class _Doomed:
 
 
 @dataclass(slots=True)
+class _Step:
+    """Traces that go together. Made while nobody is kept waiting: the first Arrow table takes a while."""
+
+    traces: list[_Doomed]
+    names: pa.Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = pa.table({"trace_id": pa.array([trace.trace_id for trace in self.traces], pa.string())})
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """What they have in the tables: the kind, and SQL from FROM on that reads `names` as gone_traces."""
+        for kind, (table, column, place) in _TABLES.items():
+            # Within the stretch where they lie: there is no index, and the rest is not looked at.
+            known = [time for trace in self.traces for time in getattr(trace, place) if time is not None]
+            if known:
+                lies = f"{column} BETWEEN {min(known)} AND {max(known)}"
+                of_trace = f"{_trace_of(table)} IN (SELECT trace_id FROM gone_traces)"  # noqa: S608
+                yield kind, f"FROM {table} WHERE {lies} AND {of_trace}"
+
+
+def _trace_of(table: str) -> str:
+    return "coalesce(trace_id, session_trace)" if table == "log_rows" else "trace_id"
+
+
+@dataclass(slots=True)
 class PruneReport:
     """What was removed (or would be), and what that did to the file.
 
@@ -74,10 +99,6 @@ class PruneReport:
         return bool(self.spans or self.logs or self.texts or self.quarantined)
 
 
-class _Undo(Exception):  # noqa: N818
-    pass
-
-
 def prune(
     store: Store,
     cutoff_ns: int,
@@ -89,7 +110,7 @@ def prune(
     """Remove what ended before `cutoff_ns` (Unix nanoseconds); fold what waits in the spool first.
 
     Args:
-        dry_run: only count; nothing is changed.
+        dry_run: only count; nothing is changed. Where others write meanwhile, each figure is of its moment.
         compacting: give the space back to the disk afterwards. Without it the file keeps its size, and new
             records use the space.
         records_at_once: spans and log records per transaction.
@@ -99,16 +120,7 @@ def prune(
     """
     report = PruneReport(cutoff_ns, dry_run, bytes_before=store.path.stat().st_size)
     if dry_run:
-        try:
-            with store.write() as con:
-                doomed = _plan(con, cutoff_ns, report)
-                _remove(con, doomed, report)
-                _remove_loose_logs(con, cutoff_ns, report)
-                for stretch in _stretches(con):
-                    _remove_texts(con, stretch, report)
-                raise _Undo
-        except _Undo:
-            pass
+        _count(store, cutoff_ns, report, records_at_once)
     else:
         while not _round(store, cutoff_ns, report, records_at_once):
             pass
@@ -146,6 +158,29 @@ def _round(store: Store, cutoff_ns: int, report: PruneReport, records_at_once: i
     return True
 
 
+def _count(store: Store, cutoff_ns: int, report: PruneReport, records_at_once: int) -> None:
+    """What `_round` would remove, with the file held for as short a time."""
+    with store.lease() as con:
+        doomed = _plan(con, cutoff_ns, report)
+    report.traces = len(doomed)
+    for step in _steps(doomed, records_at_once):
+        with store.lease() as con, registered(con, gone_traces=step.names):
+            for kind, rows in step.rows():
+                count = con.execute(f"SELECT count(*) {rows}").fetchall()[0][0]
+                setattr(report, kind, getattr(report, kind) + count)
+    with store.lease() as con:
+        con.execute(sql_text("judged_time.sql"))
+        loose = f"SELECT count(*) FROM log_rows WHERE {_loose(cutoff_ns)}"  # noqa: S608
+        report.logs += con.execute(loose).fetchall()[0][0]
+        stretches = _stretches(con)
+    everything = _Step(doomed)
+    for stretch in stretches:
+        with store.lease() as con, registered(con, gone_traces=everything.names):
+            con.execute(sql_text("judged_time.sql"))
+            unused = _unused_texts(con, *stretch, without=cutoff_ns)
+            report.texts += con.execute(f"SELECT count(*) {unused}").fetchall()[0][0]
+
+
 def _plan(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> list[_Doomed]:
     """The traces to remove, oldest first."""
     con.execute(sql_text("judged_time.sql"))
@@ -162,46 +197,40 @@ def _plan(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> list[
     return [_Doomed(name, size, (a, b), (c, d), (e, f)) for name, size, a, b, c, d, e, f in rows]
 
 
-def _steps(doomed: list[_Doomed], records: int) -> Iterator[list[_Doomed]]:
+def _steps(doomed: list[_Doomed], records: int) -> Iterator[_Step]:
     """The traces in groups of so many records; a trace is not divided."""
     step: list[_Doomed] = []
     size = 0
     for trace in doomed:
         if step and size + trace.size > records:
-            yield step
+            yield _Step(step)
             step, size = [], 0
         step.append(trace)
         size += trace.size
     if step:
-        yield step
+        yield _Step(step)
 
 
-def _remove(con: DuckDBPyConnection, traces: list[_Doomed], report: PruneReport) -> None:
-    names = pa.table({"trace_id": pa.array([trace.trace_id for trace in traces], type=pa.string())})
-    with registered(con, gone_traces=names):
-        for kind, (table, column, place) in _TABLES.items():
-            # Within the stretch where they lie: there is no index, and the rest is not looked at.
-            known = [time for trace in traces for time in getattr(trace, place) if time is not None]
-            if known:
-                trace = "coalesce(trace_id, session_trace)" if table == "log_rows" else "trace_id"
-                count = con.execute(
-                    f"DELETE FROM {table} WHERE {column} BETWEEN {min(known)} AND {max(known)}"  # noqa: S608
-                    f" AND {trace} IN (SELECT trace_id FROM gone_traces)"
-                ).fetchall()[0][0]
-                setattr(report, kind, getattr(report, kind) + count)
+def _remove(con: DuckDBPyConnection, step: _Step, report: PruneReport) -> None:
+    with registered(con, gone_traces=step.names):
+        for kind, rows in step.rows():
+            count = con.execute(f"DELETE {rows}").fetchall()[0][0]
+            setattr(report, kind, getattr(report, kind) + count)
         con.execute("DELETE FROM trace_rows WHERE trace_id IN (SELECT trace_id FROM gone_traces)")
     grow(con, "removals")  # readers that follow the changes of traces cannot see that one is gone
-    report.traces += len(traces)
+    report.traces += len(step.traces)
 
 
 def _remove_loose_logs(con: DuckDBPyConnection, cutoff_ns: int, report: PruneReport) -> None:
     """Log records of no trace."""
     con.execute(sql_text("judged_time.sql"))
-    report.logs += con.execute(
-        "DELETE FROM log_rows WHERE trace_id IS NULL AND session_trace IS NULL"
-        " AND judged_ns(time_ns, received_ns) < ?",
-        [cutoff_ns],
-    ).fetchall()[0][0]
+    report.logs += con.execute(f"DELETE FROM log_rows WHERE {_loose(cutoff_ns)}").fetchall()[0][0]  # noqa: S608
+
+
+def _loose(cutoff_ns: int) -> str:
+    return (
+        f"trace_id IS NULL AND session_trace IS NULL AND judged_ns(time_ns, received_ns) < {int(cutoff_ns)}"
+    )
 
 
 def _stretches(con: DuckDBPyConnection) -> list[tuple[int, int]]:
@@ -213,11 +242,13 @@ def _stretches(con: DuckDBPyConnection) -> list[tuple[int, int]]:
 
 
 def _remove_texts(con: DuckDBPyConnection, stretch: tuple[int, int], report: PruneReport) -> None:
-    report.texts += con.execute(_unused_texts(con, *stretch)).fetchall()[0][0]
+    report.texts += con.execute(f"DELETE {_unused_texts(con, *stretch)}").fetchall()[0][0]
 
 
-def _unused_texts(con: DuckDBPyConnection, low: int, high: int) -> str:
-    """SQL that removes the texts with keys in a range that nothing refers to.
+def _unused_texts(con: DuckDBPyConnection, low: int, high: int, *, without: int | None = None) -> str:
+    """SQL from FROM on: the texts with keys in a range that nothing refers to.
+
+    With `without`, a cutoff: nothing but what goes with it and the traces in gone_traces.
 
     Asked of the schema and not written down: a column forgotten here would cost the texts it refers to.
     """
@@ -227,12 +258,16 @@ def _unused_texts(con: DuckDBPyConnection, low: int, high: int) -> str:
         " AND column_name SIMILAR TO '[a-z_]+_(parts|content)' AND data_type IN ('BIGINT', 'BIGINT[]')"
     ).fetchall()
     within = f"WHERE hash BETWEEN {low} AND {high}"
-    used = "".join(
-        f" EXCEPT SELECT hash FROM (SELECT {f'unnest({column})' if kind == 'BIGINT[]' else column} AS hash"  # noqa: S608
-        f" FROM {table}) {within}"
-        for table, column, kind in columns
-    )
-    return f"DELETE FROM contents WHERE hash IN (SELECT hash FROM contents {within}{used})"  # noqa: S608
+    used = ""
+    for table, column, kind in columns:
+        stays = "true"
+        if without is not None:
+            trace = _trace_of(table)
+            stays = f"({trace} IS NULL OR {trace} NOT IN (SELECT trace_id FROM gone_traces))"  # noqa: S608
+            stays += f" AND NOT ({_loose(without)})" if table == "log_rows" else ""
+        keys = f"unnest({column})" if kind == "BIGINT[]" else column
+        used += f" EXCEPT SELECT hash FROM (SELECT {keys} AS hash FROM {table} WHERE {stays}) {within}"  # noqa: S608
+    return f"FROM contents WHERE hash IN (SELECT hash FROM contents {within}{used})"  # noqa: S608
 
 
 def _quarantined(store: Store, cutoff_ns: int, report: PruneReport) -> None:

@@ -120,18 +120,49 @@ def test_what_stays_is_as_if_the_old_had_never_been_there(tmp_path_factory, reco
     assert dump(whole) == dump(kept)
 
 
-def test_a_dry_run_counts_and_changes_nothing(store):
-    put(Spool(store.path), "a", tool_span(1, 1, NOW - 40 * DAY), tool_span(2, 2, NOW))
+@pytest.mark.parametrize("at_once", [1, 1_000])
+def test_a_dry_run_counts_and_changes_nothing(store, monkeypatch, at_once):
+    monkeypatch.setattr(pruning, "_TEXTS_AT_ONCE", at_once)
+    put(
+        Spool(store.path),
+        "a",
+        *(tool_span(trace, trace, NOW - 40 * DAY) for trace in range(1, 6)),
+        tool_span(6, 6, NOW),
+        tool_span(7, 7, NOW, text=1),  # a text of one that goes
+        logs=[
+            {"time": NOW - 40 * DAY, "body": LONG + "of no trace, old"},
+            {"time": NOW - DAY, "body": LONG + "of no trace, new"},
+            {"time": NOW - 40 * DAY, "trace": 2, "body": LONG + "of a trace that goes"},
+            {"time": NOW - 40 * DAY, "trace": 6, "body": LONG + "of a trace that stays"},
+        ],
+    )
     fold(store)
     before, version = dump(store), store.version()
-    told = prune(store, NOW - 30 * DAY, dry_run=True)
+    told = prune(store, NOW - 30 * DAY, dry_run=True, records_at_once=at_once)
     assert dump(store) == before
     assert store.version() == version
-    done = prune(store, NOW - 30 * DAY)
-    names = ("traces", "spans", "logs", "calls", "requests", "texts", "quarantined")
+    done = prune(store, NOW - 30 * DAY, records_at_once=at_once)
+    names = ("traces", "spans", "logs", "calls", "requests", "texts", "quarantined", "traces_kept_for_runs")
     assert [getattr(told, name) for name in names] == [getattr(done, name) for name in names]
-    assert done.calls == 1
-    assert done.texts > 0
+    assert (done.traces, done.calls, done.logs) == (5, 5, 2)
+    assert done.texts == 10  # four arguments, of spans and of calls; two log records
+
+
+def test_the_file_is_let_go_between_steps(store, monkeypatch):
+    put(Spool(store.path), "a", *(tool_span(trace, trace, NOW - 40 * DAY) for trace in range(1, 9)))
+    fold(store)
+    steps, lease = [], Store.lease
+
+    def counted(self, **options):
+        steps.append(options)
+        return lease(self, **options)
+
+    monkeypatch.setattr(Store, "lease", counted)
+    monkeypatch.setattr(pruning, "_TEXTS_AT_ONCE", 2)
+    for dry in (True, False):
+        steps.clear()
+        prune(store, NOW - 30 * DAY, dry_run=dry, records_at_once=2, compacting=False)
+        assert len(steps) >= 1 + 4 + 1 + 4  # the plan, traces, loose logs, texts
 
 
 def test_a_conversation_goes_on(store):
@@ -177,8 +208,8 @@ def test_a_span_that_comes_in_meanwhile_keeps_its_trace(store, monkeypatch):
     fold(store)
     remove, late = pruning._remove, [tool_span(4, 99, NOW)]
 
-    def and_a_late_span(con, traces, report):
-        remove(con, traces, report)
+    def and_a_late_span(con, step, report):
+        remove(con, step, report)
         if late:
             put(spool, "late", late.pop())
             monkeypatch.setattr(pruning, "_remove", remove)
