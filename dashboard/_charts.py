@@ -8,9 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from ..replay import ErrorBucket, Incident, NamedCount, SweepRow, TimeBucket
+from ..replay import ErrorBucket, Incident, NamedCount, TimeBucket
 from ._text import count, plot
-from ._theme import ACCENT, CHOICE, GRID, KIND_NAMES, SEQUENCE, VERDICTS
+from ._theme import ACCENT, GRID, KIND_NAMES, SEQUENCE, VERDICTS
 from ._units import duration, when
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "fault_bars",
     "show",
     "status_bars",
-    "threshold_map",
 ]
 
 MOST_NAMES = 20
@@ -163,98 +162,6 @@ def bar_counts(rows: Sequence[NamedCount], unknown: str) -> go.Figure:
     return figure
 
 
-def threshold_map(
-    rows: Sequence[SweepRow], field: str, label: str, draft: tuple[Any, Any], saved: tuple[Any, Any]
-) -> go.Figure:
-    """Heatmap of one total over nudge × block, a cross on the draft and a ring on the saved policy."""
-    nudges = sorted({row.nudge for row in rows if row.nudge is not None})
-    blocks = sorted({row.block for row in rows if row.block is not None})
-    trade = field == "trade"
-    cells = {
-        (row.nudge, row.block): row.totals.calls_avoidable - row.totals.calls_lost
-        if trade
-        else getattr(row.totals, field)
-        for row in rows
-    }
-    grid = [[cells.get((nudge, block)) for nudge in nudges] for block in blocks]
-    top = max([1, *(abs(value) for value in cells.values())])
-    figure = base(380, showlegend=True)
-    figure.add_heatmap(
-        x=nudges,
-        y=blocks,
-        z=grid,
-        colorscale=_TRADE if trade else [[0, "rgba(76,120,221,0.05)"], [1, "rgba(76,120,221,0.60)"]],
-        zmin=-top if trade else 0,
-        zmax=top,
-        showscale=False,
-        xgap=2,
-        ygap=2,
-        hoverongaps=False,
-        hoverinfo="skip",
-    )
-    if trade:
-        both = {
-            (row.nudge, row.block): f"{_short(row.totals.calls_avoidable)}<br>{_short(row.totals.calls_lost)}"
-            for row in rows
-        }
-        _texts(figure, nudges, blocks, [[both.get((x, y)) for x in nudges] for y in blocks])
-        figure.update_layout(height=460)
-        hovers = {
-            (row.nudge, row.block): f"{count(row.totals.calls_avoidable, 'call')} spared"
-            f"<br>{count(row.totals.calls_lost, 'call')} lost"
-            for row in rows
-        }
-    else:
-        _texts(figure, nudges, blocks, [[None if v is None else _short(v) for v in line] for line in grid])
-        one = label.replace("s ", " ", 1)  # "calls lost": "call lost"
-        hovers = {pair: count(value, one, label) for pair, value in cells.items()}
-    _cells_to_click(figure, hovers)
-    for name, point, symbol, dash in (
-        ("draft", draft, "x-thin", "solid"),
-        ("saved", saved, "circle-open", "dot"),
-    ):
-        if point[0] in nudges and point[1] in blocks:
-            x, y = point
-            figure.add_shape(
-                type="rect",
-                x0=x - 0.48,
-                x1=x + 0.48,
-                y0=y - 0.48,
-                y1=y + 0.48,
-                line={"color": CHOICE, "width": 2.5, "dash": dash},
-            )
-            figure.add_scatter(  # in a corner, so that the number stays readable
-                x=[x - 0.34 if name == "draft" else x + 0.34],
-                y=[y + 0.26],
-                mode="markers",
-                name=name,
-                marker={
-                    "symbol": symbol,
-                    "size": 9,
-                    "color": CHOICE,
-                    "line": {"width": 2.5, "color": CHOICE},
-                },
-                hoverinfo="skip",
-            )
-    figure.update_xaxes(title="nudge at", dtick=1, showgrid=False)
-    figure.update_yaxes(title="block at", dtick=1, showgrid=False)
-    return figure
-
-
-_TRADE = [[0, "rgba(143,111,208,0.75)"], [0.5, "rgba(127,138,160,0.06)"], [1, "rgba(42,157,143,0.65)"]]
-"""From more lost than spared to more spared than lost."""
-
-
-def _short(value: int) -> str:
-    """A number for a narrow cell: "9,841", "12.3k", "4.1M"."""
-    if abs(value) < 10_000:
-        return f"{value:,}"
-    for unit, size in (("M", 1_000_000), ("k", 1_000)):
-        if abs(value) >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:,}"
-
-
 def _numbers(
     figure: go.Figure, xs: Sequence[int], ys: Sequence[int], grid: Sequence[Sequence[int | None]]
 ) -> None:
@@ -273,23 +180,6 @@ def _texts(
             for x, text in zip(xs, line, strict=True)
             if text is not None
         ]
-    )
-
-
-def _cells_to_click(figure: go.Figure, hovers: Mapping[tuple[Any, Any], str]) -> None:
-    """Heatmap cells cannot be clicked; unseen marks over them can."""
-    pairs = [pair for pair in hovers if None not in pair]
-    unseen = {"marker": {"opacity": 0}}
-    figure.add_scatter(
-        x=[nudge for nudge, _ in pairs],
-        y=[block for _, block in pairs],
-        mode="markers",
-        marker={"symbol": "square", "size": 26, "opacity": 0},
-        selected=unseen,
-        unselected=unseen,
-        showlegend=False,
-        customdata=[hovers[pair] for pair in pairs],
-        hovertemplate="nudge %{x}, block %{y}<br>%{customdata}<extra></extra>",
     )
 
 

@@ -167,7 +167,7 @@ _STYLE = """<style>
 .st-key-sentence [data-testid="stText"] { font-size: 1.2rem; line-height: 1.45; text-wrap: pretty; }
 .js-plotly-plot .annotation-text, .js-plotly-plot .xtick text, .js-plotly-plot .ytick text,
 .js-plotly-plot .xtitle, .js-plotly-plot .ytitle, .js-plotly-plot .legendtext,
-.js-plotly-plot .bartext-outside {
+.js-plotly-plot .bartext-outside, .js-plotly-plot .textpoint text {
   fill: currentColor !important; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] > div { opacity: 0.92 !important; }
 [data-testid="stButtonGroup"] button[data-selected="true"] { color: light-dark(#2450BE, #94B3FF) !important; }

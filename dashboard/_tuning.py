@@ -26,6 +26,7 @@ from ._knobs_draft import one_run
 from ._queries import ChangedCalls
 from ._text import count, lit
 from ._theme import VERDICTS
+from ._tuning_map import short
 from ._units import duration, money
 
 __all__ = ["draw"]
@@ -64,9 +65,11 @@ def draw(view: View, saved: _policy.Saved) -> None:
             _ui.sentence(_said(draft, now, before, saved, lambda: _changed(ask, draft, saved, filters).total))
             if _ui.unjudged(now.coverage):
                 _ui.coverage_note(now.coverage)
-        with right:
+        with right, _ui.figures(4, 132):
             _effect(now, before, scores, same)
             _spent(now, before, same)
+        if not same:
+            right.caption("Arrows: the change against the saved policy.")
         changed = _changed(ask, draft, saved, filters)
         ask.release()
     with right:
@@ -167,34 +170,32 @@ def _effect(now: Impact, before: Impact, scores: LabelScores | None, same: bool)
     def sure(field: str) -> str:
         return _sure(getattr(exact, field), getattr(totals, field))
 
-    with _ui.figures(5, 128):
-        for field, calls, label, done in (
-            ("runs_nudged", "calls_nudged", f"{VERDICTS['nudge'].glyph} Runs nudged", "nudge"),
-            ("runs_blocked", "calls_blocked", f"{VERDICTS['block'].glyph} Runs ended", "block"),
-        ):
-            value = getattr(totals, field)
-            notes = [f"of {count(totals.runs, 'run')}"]
-            if done == "nudge" and value:
-                notes.append(count(getattr(totals, calls), "call"))
-            notes += [sure(field)] if value else []
-            _figure(label, value, None if same else value - getattr(old, field), "", notes)
-        notes = ["after a block, brought nothing new"]
-        notes += [sure("calls_avoidable")] if totals.calls_avoidable else []
-        if totals.calls_unjudged:
-            notes.append(f"{totals.calls_unjudged:,} more cannot be judged")
-        delta = None if same else totals.calls_avoidable - old.calls_avoidable
-        _figure("Calls spared", totals.calls_avoidable, delta, "up", notes)
-        notes = ["after a block, brought something new"]
-        notes += [sure("calls_lost")] if totals.calls_lost else []
-        delta = None if same else totals.calls_lost - old.calls_lost
-        _figure("Calls lost", totals.calls_lost, delta, "down", notes)
-        _caught(now, before, scores, same)
+    for field, calls, label, done in (
+        ("runs_nudged", "calls_nudged", f"{VERDICTS['nudge'].glyph} Runs nudged", "nudge"),
+        ("runs_blocked", "calls_blocked", f"{VERDICTS['block'].glyph} Runs ended", "block"),
+    ):
+        value = getattr(totals, field)
+        notes = [f"of {count(totals.runs, 'run')}"]
+        if done == "nudge" and value:
+            notes.append(count(getattr(totals, calls), "call"))
+        notes += [sure(field)] if value else []
+        _figure(label, value, None if same else value - getattr(old, field), "", notes)
+    notes = ["after a block, brought nothing new"]
+    notes += [sure("calls_avoidable")] if totals.calls_avoidable else []
+    if totals.calls_unjudged:
+        notes.append(f"{totals.calls_unjudged:,} more cannot be judged")
+    delta = None if same else totals.calls_avoidable - old.calls_avoidable
+    _figure("Calls spared", totals.calls_avoidable, delta, "up", notes)
+    notes = ["after a block, brought something new"]
+    notes += [sure("calls_lost")] if totals.calls_lost else []
+    delta = None if same else totals.calls_lost - old.calls_lost
+    _figure("Calls lost", totals.calls_lost, delta, "down", notes)
+    _caught(now, before, scores, same)
 
 
 def _figure(label: str, value: int, delta: int | None, good: str, notes: list[str]) -> None:
-    _ui.figure(
-        label, f"{value:,}", note="; ".join(notes), delta=delta, delta_note="vs saved", good=good or "off"
-    )
+    change = f"{delta:+,}" if delta else delta
+    _ui.figure(label, f"{value:,}", note="; ".join(notes), delta=change, good=good or "off")
 
 
 def _caught(now: Impact, before: Impact, scores: LabelScores | None, same: bool) -> None:
@@ -225,7 +226,6 @@ def _caught(now: Impact, before: Impact, scores: LabelScores | None, same: bool)
         f"{soft.unresolved_blocked:,} of {soft.unresolved:,}",
         note=" · ".join(notes),
         delta=None if same else soft.unresolved_blocked - old.unresolved_blocked,
-        delta_note="vs saved",
         good="up",
         help="Runs that looped until they ended, and whose agent span ended OK all the same. False "
         f"alarms: of {count(soft.resolved, 'run')} that got out by themselves, those that would have been "
@@ -244,34 +244,39 @@ def _spent(now: Impact, before: Impact, same: bool) -> None:
     spared, lost = now.effect.after.avoidable, now.effect.after.lost
     old = before.effect.after.avoidable
     rest = now.effect.after.rest
-    with _ui.figures(3, 180):
-        for label, text, worth, step in (
-            ("Time spared", _time, lambda one: one.wall_ns, duration),
-            ("Tokens spared", _tokens, _all_tokens, "{:,}".format),
-            ("Money spared", _money, lambda one: one.cost, money),
-        ):
-            notes = []
-            now_worth, old_worth = worth(spared), worth(old)
-            delta = None
-            if not same and now_worth is not None and old_worth is not None:
-                more = now_worth - old_worth
-                delta = f"{'-' if more < 0 else '+'}{step(abs(more))}" if more else 0
-            if label == "Time spared" and rest.wall_ns:
-                notes.append(f"plus {duration(rest.wall_ns)} of model requests after them")
-            if lost.calls:
-                notes.append(f"lost calls took {text(lost)}")
-            if label == "Money spared" and spared.requests:
-                notes.append(f"cost known of {spared.requests_with_cost:,} of {spared.requests:,} requests")
-            if label == "Tokens spared" and spared.requests:
-                notes.append(f"recorded for {spared.requests_with_usage:,} of {spared.requests:,} requests")
-            _ui.figure(
-                label,
-                text(spared),
-                note="; ".join(notes) or "no run is ended",
-                delta=delta,
-                delta_note="vs saved",
-                good="up",
+    for label, text, worth, step in (
+        ("Time spared", _time, lambda one: one.wall_ns, duration),
+        ("Tokens spared", _tokens, _all_tokens, _many),
+        ("Money spared", _money, lambda one: one.cost, money),
+    ):
+        notes = []
+        now_worth, old_worth = worth(spared), worth(old)
+        delta = None
+        if not same and now_worth is not None and old_worth is not None:
+            more = now_worth - old_worth
+            delta = f"{'-' if more < 0 else '+'}{step(abs(more))}" if more else 0
+        if label == "Time spared" and rest.wall_ns:
+            notes.append(f"plus {duration(rest.wall_ns)} of model requests after them")
+        if lost.calls:
+            notes.append(f"lost calls took {text(lost)}")
+        if label == "Money spared" and spared.requests:
+            notes.append(f"cost known of {spared.requests_with_cost:,} of {spared.requests:,} requests")
+        if label == "Tokens spared" and spared.requests:
+            exact = f"{now_worth:,}, " if now_worth is not None and now_worth >= 1_000_000 else ""
+            notes.append(
+                f"{exact}recorded for {spared.requests_with_usage:,} of {spared.requests:,} requests"
             )
+        _ui.figure(
+            label,
+            text(spared),
+            note="; ".join(notes) or "no run is ended",
+            delta=delta,
+            good="up",
+        )
+
+
+_AT_LEAST = "≥ "
+"""In front of a sum of which a part was not recorded."""
 
 
 def _time(one: Spent) -> str:
@@ -287,7 +292,12 @@ def _tokens(one: Spent) -> str:
     known = _all_tokens(one)
     if known is None:
         return "unknown" if one.requests or one.calls else "none"
-    return f"{'' if one.usage_whole else 'at least '}{known:,}"
+    return f"{'' if one.usage_whole else _AT_LEAST}{_many(known)}"
+
+
+def _many(number: int) -> str:
+    """Millions take less room than a figure has."""
+    return f"{number:,}" if number < 1_000_000 else short(number)
 
 
 def _money(one: Spent) -> str:
@@ -295,7 +305,7 @@ def _money(one: Spent) -> str:
         return "unknown" if one.requests or one.calls else "none"
     if 0 < one.cost < 0.0001:
         return "under $0.0001"
-    return f"{'' if one.cost_whole else 'at least '}{money(one.cost)}"
+    return f"{'' if one.cost_whole else _AT_LEAST}{money(one.cost)}"
 
 
 def _take_away(draft: GuardPolicy, saved: _policy.Saved) -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from ..guard import GuardPolicy, PolicyError
 from ..replay import Filters, Impact
-from . import _charts, _data, _knobs, _scores, _tuning_charts
+from . import _charts, _data, _knobs, _scores, _tuning_charts, _tuning_map
 from ._text import count
 
 __all__ = ["ahead", "draw"]
@@ -104,7 +104,7 @@ def _map(draft: GuardPolicy, saved: GuardPolicy, filters: Filters) -> None:
         grid = ask.sweep(_still(draft, saved), nudges, blocks, filters)
         ask.release()
     _charts.show(
-        _charts.threshold_map(
+        _tuning_map.threshold_map(
             grid,
             field,
             _FIELDS[field][1],

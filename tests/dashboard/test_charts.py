@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from loopscope.dashboard import _charts
+from loopscope.dashboard import _charts, _tuning_map
 from loopscope.replay import ErrorBucket, NamedCount, SweepRow, TimeBucket, Totals
 
 HOSTILE = "<b>bold</b><img src=x onerror=alert(1)>&amp;$x$"
@@ -95,24 +95,25 @@ def sweep(nudges, blocks):
 
 def test_threshold_map_has_a_number_in_every_cell_and_a_place_to_click():
     rows = sweep((2, 3), (3, 4))
-    figure = _charts.threshold_map(rows, "runs_blocked", "runs ended", (2, 4), (3, 4))
+    figure = _tuning_map.threshold_map(rows, "runs_blocked", "runs ended", (2, 4), (3, 4))
     assert [list(line) for line in figure.data[0].z] == [[23, None], [24, 34]]
-    assert sorted(note.text for note in figure.layout.annotations) == ["23", "24", "34"]
-    clickable = figure.data[1]
+    clickable, texts = figure.data[1:3]
+    assert list(texts.text) == ["23", "24", "34"]
+    assert (texts.x, texts.y) == (clickable.x, clickable.y)
     assert list(zip(clickable.x, clickable.y, strict=True)) == [(2, 3), (2, 4), (3, 4)]
     assert list(clickable.customdata) == ["23 runs ended", "24 runs ended", "34 runs ended"]
-    assert [trace.name for trace in figure.data[2:]] == ["draft", "saved"]
+    assert [trace.name for trace in figure.data[3:]] == ["draft", "saved"]
 
 
 def test_threshold_map_says_one_call():
-    figure = _charts.threshold_map(sweep((0,), (1,)), "runs_blocked", "calls lost", (0, 1), (0, 1))
+    figure = _tuning_map.threshold_map(sweep((0,), (1,)), "runs_blocked", "calls lost", (0, 1), (0, 1))
     assert list(figure.data[1].customdata) == ["1 call lost"]
 
 
 @pytest.mark.parametrize("draft", [(None, 4), (2, None), (9, 12)])
 def test_threshold_map_without_the_draft_where_it_is_off_the_map(draft):
-    figure = _charts.threshold_map(sweep((2, 3), (3, 4)), "runs_blocked", "runs ended", draft, (3, 4))
-    assert [trace.name for trace in figure.data[2:]] == ["saved"]
+    figure = _tuning_map.threshold_map(sweep((2, 3), (3, 4)), "runs_blocked", "runs ended", draft, (3, 4))
+    assert [trace.name for trace in figure.data[3:]] == ["saved"]
 
 
 def test_status_bars_name_the_status():

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from test_pages import figures, samples_db, texts, visit, well
 
 from loopscope.collector import Store
-from loopscope.dashboard import _charts, _knobs_draft, _knobs_shelf, _tuning_charts
+from loopscope.dashboard import _knobs_draft, _knobs_shelf, _tuning_charts, _tuning_map
 from loopscope.guard import GuardPolicy, LoopscopeError, Outcome, OutcomeRule, PolicyError, ToolPolicy
 from loopscope.replay import (
     Split,
@@ -180,7 +180,7 @@ def test_cost_is_what_impact_says(samples_db, visit):
         spared = impact(con, GuardPolicy()).effect.after.avoidable
     shown = figures(visit(samples_db, "tuning"))
     assert not spared.cost_whole
-    assert shown["Money spared"] == f"at least ${spared.cost:.2f}"
+    assert shown["Money spared"] == f"≥ ${spared.cost:.2f}"
     assert shown["Tokens spared"] == f"{(spared.input_tokens or 0) + (spared.output_tokens or 0):,}"
 
 
@@ -257,8 +257,9 @@ def test_other_rules_stand_beside_ours(samples_db, visit):
 def test_the_map_of_the_trade_shows_both_numbers(samples_db):
     with Store(samples_db).lease() as con:
         rows = sweep(con, GuardPolicy(), range(2, 5), range(3, 7))
-    figure = _charts.threshold_map(rows, "trade", "", (3, 5), (3, 5))
-    shown = {(one["x"], one["y"]): one["text"] for one in figure.to_dict()["layout"]["annotations"]}
+    figure = _tuning_map.threshold_map(rows, "trade", "", (3, 5), (3, 5))
+    texts = figure.data[2]
+    shown = dict(zip(zip(texts.x, texts.y, strict=True), texts.text, strict=True))
     for row in rows:
         assert shown[row.nudge, row.block] == f"{row.totals.calls_avoidable}<br>{row.totals.calls_lost}"
 
