@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..guard import GuardPolicy
 from ._facts import Facts
 from ._mask import mask_error
-from ._sql import arrow, sql_text
+from ._sql import arrow, rows, sql_text
 from ._types import IncidentKind
 
 if TYPE_CHECKING:
@@ -215,10 +215,17 @@ def call_texts(
     facts: Facts, store: duckdb.DuckDBPyConnection, calls: Iterable[tuple[int, int, int, int]], limit: int
 ) -> list[dict[str, Any]]:
     """Who made the calls and what they said (sql/incident_heads.sql); texts cut at `limit` characters."""
-    store.register("wanted_calls", call_table(calls))
+    wanted = call_table(calls)
+    con = facts.cursor()
+    con.register("wanted_calls", wanted)
+    # When they were made says where they lie in the store.
+    span = rows(con, sql_text("span_of_calls"))[0]
+    if span["since"] is None:
+        return []
+    store.register("wanted_calls", wanted)
     store.register("run_names", facts.runs)
     try:
-        return arrow(store, sql_text("incident_heads"), {"limit": limit}).to_pylist()
+        return arrow(store, sql_text("incident_heads"), {"limit": limit, **span}).to_pylist()
     finally:
         store.unregister("wanted_calls")
         store.unregister("run_names")
