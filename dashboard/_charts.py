@@ -21,6 +21,7 @@ __all__ = [
     "error_kinds",
     "errors_over_time",
     "fault_bars",
+    "house",
     "show",
     "status_bars",
 ]
@@ -50,31 +51,33 @@ def plot_free(text: str) -> str:
     return text[:400]
 
 
-def base(height: int, **layout: Any) -> go.Figure:
-    """An empty figure in the house style: no frame, faint grid, room for labels."""
-    figure = go.Figure()
-    figure.update_layout(
-        height=height,
-        margin={"l": 8, "r": 8, "t": 28, "b": 8},
-        hoverlabel={"align": "left", "namelength": -1},
-        legend={
+def house(height: int) -> dict[str, Any]:
+    """The layout of the house style: no frame, faint grid, room for labels."""
+    axis = {"gridcolor": GRID, "zeroline": False, "automargin": True, "fixedrange": True}
+    return {
+        "height": height,
+        "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "legend": {
             "orientation": "h",
             "yanchor": "bottom",
             "y": 1.0,
             "xanchor": "left",
             "x": 0,
-            "title": None,
             "traceorder": "normal",
         },
-        bargap=0.12,
-        showlegend=True,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-    )
-    figure.update_xaxes(gridcolor=GRID, zeroline=False, automargin=True, title=None, fixedrange=True)
-    figure.update_yaxes(gridcolor=GRID, zeroline=False, automargin=True, title=None, fixedrange=True)
-    figure.update_layout(**layout)
-    return figure
+        "bargap": 0.12,
+        "showlegend": True,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "xaxis": axis,
+        "yaxis": dict(axis),
+    }
+
+
+def base(height: int, **layout: Any) -> go.Figure:
+    """An empty figure in the house style. Made at once: changing a figure takes ten times as long."""
+    return go.Figure(layout=house(height) | layout)
 
 
 def calls_over_time(buckets: Sequence[TimeBucket], bucket_ns: int) -> go.Figure:

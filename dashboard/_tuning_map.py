@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..replay import SweepRow
-from ._charts import base
+from ._charts import house
 from ._text import count
 from ._theme import CHOICE
 
@@ -64,21 +64,19 @@ def threshold_map(
         )
         if point[0] in nudges and point[1] in blocks
     ]
-    figure = base(460 if trade else 380)
-    figure.add_traces(
+    layout = house(460 if trade else 380)
+    layout["shapes"] = [_frame(point, dash) for _, point, _, dash in chosen]
+    for axis, title in (("xaxis", "nudge at"), ("yaxis", "block at")):
+        layout[axis] |= {"title": {"text": title}, "dtick": 1, "showgrid": False}
+    return go.Figure(
         [
             heat,
             points | _to_click([hovers[pair] for pair in there]),
             points | _texts([texts[pair] for pair in there]),
             *(_corner(name, point, symbol) for name, point, symbol, _ in chosen),
-        ]
+        ],
+        layout,
     )
-    figure.update_layout(
-        shapes=[_frame(point, dash) for _, point, _, dash in chosen],
-        xaxis={"title": {"text": "nudge at"}, "dtick": 1, "showgrid": False},
-        yaxis={"title": {"text": "block at"}, "dtick": 1, "showgrid": False},
-    )
-    return figure
 
 
 _TRADE = [[0, "rgba(143,111,208,0.75)"], [0.5, "rgba(127,138,160,0.06)"], [1, "rgba(42,157,143,0.65)"]]
