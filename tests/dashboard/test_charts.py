@@ -93,6 +93,12 @@ def sweep(nudges, blocks):
     ]
 
 
+def test_a_figure_keeps_of_the_house_style_what_it_does_not_change():
+    layout = _charts.base(100, legend={"y": 2.0}, barmode="stack").layout
+    assert (layout.height, layout.barmode, layout.legend.y) == (100, "stack", 2.0)
+    assert layout.legend.orientation == "h"
+
+
 def test_threshold_map_has_a_number_in_every_cell_and_a_place_to_click():
     rows = sweep((2, 3), (3, 4))
     figure = _tuning_map.threshold_map(rows, "runs_blocked", "runs ended", (2, 4), (3, 4))
