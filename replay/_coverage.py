@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..collector.dialects import content_hint
 from ._facts import Facts
@@ -13,7 +13,7 @@ from ._types import Coverage, DialectCoverage
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["coverage", "covered", "filter_options", "request_counts", "runs_without_calls"]
+__all__ = ["coverage", "covered", "filter_options", "runs_without_calls"]
 
 _SUMS = (
     "calls",
@@ -51,13 +51,6 @@ def coverage(con: duckdb.DuckDBPyConnection, filters: Filters = ALL) -> Coverage
 def covered(facts: Facts, con: duckdb.DuckDBPyConnection, filters: Filters) -> Coverage:
     """`coverage`, asked once per state of the store."""
     return facts.remember(("coverage", filters), lambda: coverage(con, filters))
-
-
-def request_counts(facts: Facts, con: duckdb.DuckDBPyConnection, filters: Filters) -> list[dict[str, Any]]:
-    """Requests by HTTP status (sql/request_counts.sql), asked once per state of the store."""
-    condition, params = request_filter(filters)
-    statement = filtered("request_counts", condition)
-    return facts.remember(("requests", filters), lambda: rows(con, statement, params))
 
 
 def runs_without_calls(con: duckdb.DuckDBPyConnection, facts: Facts, filters: Filters) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ._coverage import covered, request_counts, runs_without_calls
+from ._coverage import covered, runs_without_calls
 from ._engine import Judging
 from ._facts import Facts, facts_of
 from ._filters import ALL, Filters, fact_filter
@@ -108,7 +108,6 @@ def _figures(
     """(figures, first and last start of a call)."""
     where, params = fact_filter(filters, facts, con)
     calls: dict[str, Any] = judging.arrow("figures", params, where).to_pylist()[0]
-    requests = request_counts(facts, con, filters)
     judged = analyse_requests(con, policy, filters, passed=False, limit=0).totals
     looping = {one.run_id for one in _loops(incidents)}
     figures = Figures(
@@ -118,8 +117,8 @@ def _figures(
         soft_failures=len({one.run_id for one in _loops(incidents) if one.soft_failure and one.unresolved}),
         runs_with_twins_only=len({one.incident.run_id for one in incidents} - looping),
         repeated_calls=calls["repeated_calls"],
-        requests=sum(row["requests"] for row in requests),
-        failed_requests=sum(row["failed"] for row in requests) - judged.cancelled,
+        requests=judged.requests,
+        failed_requests=judged.failed,
         cancelled_requests=judged.cancelled,
         preventable_requests=judged.prevented + judged.prevented_by_guard,
     )
