@@ -37,80 +37,98 @@ def overview(
     judging = Judging(facts, con, policy)
     where, params = fact_filter(filters, facts, con)
     incidents = touching(facts, con, filters)
-    figures, first, last = _figures(con, facts, judging, policy, filters, incidents)
+    calls, over_time, width, names = _calls(facts, judging, where, params, buckets)
+    figures = _figures(con, facts, policy, filters, incidents, calls)
     previous = None
     if filters.since is not None:
-        end = filters.until or (last or filters.since) + 1
+        end = filters.until or (calls["last_ns"] or filters.since) + 1
         before = replace(filters, since=2 * filters.since - end, until=filters.since)
-        previous = _figures(con, facts, judging, policy, before, touching(facts, con, before))[0]
-    width = calls_untimed = 0
-    over_time: tuple[TimeBucket, ...] = ()
-    timed, timed_params = where, params
-    if untimed(first):  # a made-up time would stretch the axis over decades
-        timed, timed_params = fact_filter(since_timed(filters), facts, con)
-        dated: dict[str, Any] = judging.arrow("figures", timed_params, timed).to_pylist()[0]
-        first, last, calls_untimed = dated["first_ns"], dated["last_ns"], figures.calls - dated["calls"]
-    if first is not None and last is not None:
-        origin, width = bucket_width(first, last, buckets)
-        found = judging.arrow("time_buckets", {**timed_params, "origin": origin, "width": width}, timed)
-        over_time = _begun(
-            [TimeBucket(origin + row.pop("bucket") * width, **row) for row in found.to_pylist()],
-            [one.incident.first_ns for one in incidents],
-            width,
-        )
+        where, params = fact_filter(before, facts, con)
+        earlier = judging.arrow("figures", params, where).to_pylist()[0]
+        previous = _figures(con, facts, policy, before, touching(facts, con, before), earlier)
     seen = covered(facts, con, filters)
     newest = sorted(incidents, key=lambda one: (-one.incident.last_ns, one.incident.key))[:_SHOWN]
-
-    def named(by: str) -> tuple[NamedCount, ...]:
-        found = judging.arrow("named_counts", {**params, "by": by}, where).to_pylist()
-        counts = [NamedCount(facts.names[by][row.pop("name")], **row) for row in found]
-        counts.sort(key=lambda one: (-one.repeated_calls, -one.calls, one.name or ""))
-        return tuple(counts[:_SHOWN])
-
     return Overview(
         sentence=_sentence(figures, incidents, seen),
         figures=figures,
         previous=previous,
         bucket_ns=width,
-        buckets=over_time,
-        tools=named("tool"),
-        agents=named("agent"),
+        buckets=_begun(over_time, [one.incident.first_ns for one in incidents], width),
+        tools=names["tool"],
+        agents=names["agent"],
         incidents=tuple(mark(facts, con, newest, policy)),
         incidents_total=len(incidents),
         coverage=seen,
-        calls_untimed=calls_untimed,
+        calls_untimed=calls["untimed"],
     )
+
+
+def _calls(
+    facts: Facts, judging: Judging, where: str, params: dict[str, Any], buckets: int
+) -> tuple[dict[str, Any], list[TimeBucket], int, dict[str, tuple[NamedCount, ...]]]:
+    """(runs, calls, repeated_calls, last_ns and untimed; calls over time; the width of a bucket; by tool and
+    by agent).
+    """
+    asked = {**params, "timed_from": TIMED_FROM}
+    calls: dict[str, Any] = judging.arrow("period", asked, where, None).to_pylist()[0]
+    first, last, start = calls["first_ns"], calls["last_ns"], -(2**63)
+    calls["untimed"] = 0
+    if untimed(first):  # a made-up time would stretch the axis over decades
+        first, last, start = calls["first_timed_ns"], calls["last_timed_ns"], TIMED_FROM
+        calls["untimed"] = calls["early"]
+    origin = width = 0
+    if first is not None and last is not None:
+        origin, width = bucket_width(first, last, buckets)
+    given = {**params, "from": start, "origin": origin, "width": width or 1}
+    found: dict[str, list[dict[str, Any]]] = {"bucket": [], "tool": [], "agent": []}
+    for row in judging.arrow("overview_counts", given, where).to_pylist():
+        found[row["part"]].append(row)
+    calls["repeated_calls"] = sum(row["repeated_calls"] for row in found["tool"])
+    over_time = [
+        TimeBucket(origin + row["bucket"] * width, **{name: row[name] for name in _VERDICTS})
+        for row in found["bucket"]
+        if width and row["bucket"] is not None
+    ]
+
+    def named(by: str) -> tuple[NamedCount, ...]:
+        counts = [
+            NamedCount(
+                facts.names[by][row[by]], row["calls"], row["repeated_calls"], row["nudge"], row["block"]
+            )
+            for row in found[by]
+        ]
+        counts.sort(key=lambda one: (-one.repeated_calls, -one.calls, one.name or ""))
+        return tuple(counts[:_SHOWN])
+
+    return calls, over_time, width, {by: named(by) for by in ("tool", "agent")}
+
+
+_VERDICTS = ("allow", "nudge", "block", "not_counted", "after_block")
 
 
 def _begun(buckets: list[TimeBucket], begins: list[int], width: int) -> tuple[TimeBucket, ...]:
     """The same with the number of incidents that began in each."""
+    if not buckets:
+        return ()
     numbers: dict[int, int] = {}
-    origin = buckets[0].start_ns if buckets else 0
+    origin = buckets[0].start_ns
     for first_ns in begins:
         start = origin + (first_ns - origin) // width * width
         numbers[start] = numbers.get(start, 0) + 1
     return tuple(replace(one, incidents=numbers.get(one.start_ns, 0)) for one in buckets)
 
 
-def since_timed(filters: Filters) -> Filters:
-    """The same without what has no recorded time."""
-    return replace(filters, since=max(filters.since or 0, TIMED_FROM))
-
-
 def _figures(
     con: duckdb.DuckDBPyConnection,
     facts: Facts,
-    judging: Judging,
     policy: GuardPolicy,
     filters: Filters,
     incidents: list[Found],
-) -> tuple[Figures, int | None, int | None]:
-    """(figures, first and last start of a call)."""
-    where, params = fact_filter(filters, facts, con)
-    calls: dict[str, Any] = judging.arrow("figures", params, where).to_pylist()[0]
+    calls: dict[str, Any],
+) -> Figures:
     judged = analyse_requests(con, policy, filters, passed=False, limit=0).totals
     looping = {one.run_id for one in _loops(incidents)}
-    figures = Figures(
+    return Figures(
         runs=calls["runs"] + runs_without_calls(con, facts, filters),
         calls=calls["calls"],
         runs_looping=len(looping),
@@ -122,7 +140,6 @@ def _figures(
         cancelled_requests=judged.cancelled,
         preventable_requests=judged.prevented + judged.prevented_by_guard,
     )
-    return figures, calls["first_ns"], calls["last_ns"]
 
 
 def _loops(incidents: list[Found]) -> list[Incident]:
