@@ -68,12 +68,13 @@ def draw(view: View, saved: _policy.Saved) -> None:
         with right, _ui.figures(4, 132):
             _effect(now, before, scores, same)
             _spent(now, before, same)
-        if not same:
-            right.caption("Arrows: the change against the saved policy.")
+        with right:
+            if not same:
+                st.caption("Arrows: the change against the saved policy.")
+            # The browser draws the picture while the calls are looked up.
+            _tuning_pictures.draw(draft, saved.policy, filters, now)
         changed = _changed(ask, draft, saved, filters)
         ask.release()
-    with right:
-        _tuning_pictures.draw(draft, saved.policy, filters, now)
     if not _ui.unjudged(now.coverage):
         _ui.coverage_note(now.coverage)
     _changes.draw(changed, same)
