@@ -492,13 +492,14 @@ def reader() -> Iterator[Reader]:
     if outer is not None:
         yield outer
         return
-    mine = Reader()
-    token = _current.set(mine)
-    try:
-        yield mine
-    finally:
-        _current.reset(token)
-        mine.release()
+    with rp.one_state():  # while spans come in, a later question would find a newer store than the first
+        mine = Reader()
+        token = _current.set(mine)
+        try:
+            yield mine
+        finally:
+            _current.reset(token)
+            mine.release()
 
 
 def in_whole_page() -> bool:

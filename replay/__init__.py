@@ -9,6 +9,7 @@ from ._coverage import coverage, filter_options
 from ._detail import incident_detail
 from ._engine import call_verdicts
 from ._errors import error_breakdown
+from ._facts import one_state
 from ._filters import ALL, FilterOptions, Filters
 from ._incidents import find_incidents
 from ._overview import overview
@@ -235,6 +236,7 @@ __all__ = [
     "labelled_key",
     "labels_from_csv",
     "labels_to_csv",
+    "one_state",
     "overview",
     "read_labels",
     "remove_label",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["Facts", "facts_of", "forget"]
+__all__ = ["Facts", "facts_of", "forget", "one_state"]
 
 _KEPT_STORES = 2  # stores kept in memory
 _KEPT_ANSWERS = 100
@@ -114,6 +116,33 @@ def facts_of(con: duckdb.DuckDBPyConnection) -> Facts:
     state = _state(con)
     if state is None:
         return Facts(load(con, None))
+    held = _held.get()
+    if held is None:
+        return _newest(con, state)
+    if state.path not in held or not state.continues(held[state.path][0]):
+        held[state.path] = state, _newest(con, state)
+    return held[state.path][1]
+
+
+_Held = dict[str, tuple[StoreState, Facts]]
+_held: ContextVar[_Held | None] = ContextVar("loopscope_one_state", default=None)
+
+
+@contextmanager
+def one_state() -> Iterator[None]:
+    """Inside, all questions of this thread about calls are answered for one state of each store.
+
+    The first of them finds it. What is folded meanwhile is left for later: figures asked for one after the
+    other agree, and nothing is worked out again between them.
+    """
+    token = _held.set({})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+def _newest(con: duckdb.DuckDBPyConnection, state: StoreState) -> Facts:
     with _cache_lock:
         known = _cache.get(state.path)
         if known is not None and known.memory.state == state:

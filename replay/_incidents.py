@@ -82,9 +82,10 @@ def all_incidents(facts: Facts, store: duckdb.DuckDBPyConnection) -> list[Found]
             latest = facts.generation == memory.generation
             if known is not None and known[0] == facts.generation:
                 facts.found = known[1]
-            elif known is not None and latest:
-                # What went round in a circle did so inside one run: only those that changed are looked at.
-                changed = memory.changed_since(known[0], facts.generation)
+            elif known is not None:
+                # What went round in a circle did so inside one run: only those that changed are looked at,
+                # also where somebody still asks about an older generation.
+                changed = memory.changed_since(*sorted((known[0], facts.generation)))
                 kept = [one for one in known[1] if one.stretch.run not in changed]
                 facts.found = kept + _described(facts, store, changed)
                 facts.found.sort(key=_order)

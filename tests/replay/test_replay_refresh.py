@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -22,12 +23,14 @@ from loopscope.replay import (
     coverage,
     find_incidents,
     impact,
+    one_state,
     replay,
     suggestion_report,
     sweep,
     totals,
     verdict_changes,
 )
+from loopscope.replay._incidents import all_incidents
 
 SEED = int(os.environ.get("LOOPSCOPE_SEED", "1"))
 START = 1_760_000_000_000_000_000
@@ -237,6 +240,57 @@ def test_a_reader_of_an_older_state_sees_that_state(tmp_path: Path) -> None:
         assert said(older, older.counted(con, GuardPolicy(counted_outcomes=(Outcome.SUCCESS,)))) == [
             (6, 2, 2)
         ]
+
+
+def test_questions_of_one_state_agree_whatever_comes_in_between(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+
+    def seen(con: duckdb.DuckDBPyConnection) -> tuple[int, list[int]]:
+        return totals(con, POLICIES[0])[0].calls, [one.calls for one in find_incidents(con)]
+
+    loops(path, range(1, 3), range(3))
+    with one_state():
+        with Store(path).lease() as con:
+            assert seen(con) == (6, [3, 3])
+        loops(path, range(2, 4), range(3, 6))
+        with Store(path).lease() as con:
+            assert seen(con) == (6, [3, 3])
+            thread = Thread(target=lambda: others.append(seen(con.cursor())))  # somebody else's question
+            others: list[Any] = []
+            thread.start()
+            thread.join()
+            assert others == [(12, [6, 3, 3])]
+            assert seen(con) == (6, [3, 3])
+    with Store(path).lease() as con:
+        assert seen(con) == (12, [6, 3, 3])
+        assert find_incidents(con) == anew(lambda: find_incidents(con))
+
+
+def test_incidents_of_an_older_state_are_those_of_that_state(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(1, 4), range(3))
+    with Store(path).lease() as con:
+        before = find_incidents(con)
+        older = _facts.facts_of(con)
+    loops(path, range(2, 5), range(3, 6))
+    with Store(path).lease() as con:
+        assert [one.calls for one in find_incidents(con)] == [6, 6, 3, 3]
+        older.found = None  # as where nobody had asked in time
+        again = [one.incident for one in all_incidents(older, con)]
+    assert [one.key for one in again] == [one.key for one in before]
+    assert [one.calls for one in again] == [3, 3, 3]
+
+
+def test_what_was_removed_in_between_is_gone_within_one_state_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    loops(path, range(1, 3), range(3))
+    with one_state(), Store(path).lease() as con:
+        assert totals(con, POLICIES[0])[0].calls == 6
+        con.execute("DELETE FROM tool_call_rows WHERE trace_id = ?", ["0" * 31 + "1"])
+        con.execute(
+            "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) WHERE key = 'removals'"
+        )
+        assert totals(con, POLICIES[0])[0].calls == 3
 
 
 def test_only_what_differs_is_replaced(tmp_path: Path) -> None:
