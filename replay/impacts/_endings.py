@@ -105,6 +105,8 @@ def final_answers(store: duckdb.DuckDBPyConnection, run_ids: list[str]) -> dict[
     """
     import pyarrow as pa
 
+    if not run_ids:
+        return {}
     parts = [name.partition("/") for name in run_ids]
     columns = (run_ids, [part[0] for part in parts], [part[2] for part in parts])
     wanted = pa.Table.from_arrays(

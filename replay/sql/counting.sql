@@ -7,6 +7,7 @@
 --   slot       call of one agent in its unit; a slot has one count, and one more for errors
 --   resets_before, successes_before   what has emptied the slot's count so far; 0 where it has one call only
 --   series     rows of one slot's count between two resets: what a streak cannot leave
+--   twice      its slot has another call, or its key: the others need no window, which spares most of the sorting
 --
 -- outcome and kind are what the policy's own rules for outcomes say, where they say something. A slot or series is
 -- named after the place of its first call, so numbers do not depend on what was counted before.
@@ -51,7 +52,7 @@ slots AS (
 ),
 placed AS (
     SELECT
-        s.* EXCLUDE (key, wide),
+        s.* EXCLUDE (key),
         coalesce(k.key, s.key) AS key,
         CASE
             WHEN s.print IS NULL THEN NULL
@@ -62,9 +63,12 @@ placed AS (
     LEFT JOIN keys AS k ON k.run = s.run AND k.agent = s.agent AND k.print = s.print
     LEFT JOIN slots AS l ON l.unit = s.unit AND l.agent = s.agent AND l.print = s.print
 ),
--- The other calls need no window, which spares most of the sorting.
 repeated AS (
     SELECT slot FROM placed WHERE slot IS NOT NULL GROUP BY slot HAVING count(*) > 1
+),
+-- A run may lie in several units; else its key is its slot.
+known_keys AS (
+    SELECT key FROM placed WHERE wide AND key IS NOT NULL GROUP BY key HAVING count(*) > 1
 ),
 emptied AS (
     SELECT
@@ -88,9 +92,10 @@ series AS (
     WHERE slot IS NOT NULL
 )
 SELECT
-    p.* EXCLUDE (resets, print, place),
+    p.* EXCLUDE (resets, print, place, wide),
     coalesce(e.resets_before, 0) AS resets_before,
     coalesce(e.successes_before, 0) AS successes_before,
-    CASE WHEN p.slot IS NOT NULL THEN coalesce(e.series, p.place) END AS series
+    CASE WHEN p.slot IS NOT NULL THEN coalesce(e.series, p.place) END AS series,
+    e.run IS NOT NULL OR p.key IN (SELECT key FROM known_keys) AS twice
 FROM placed AS p
 LEFT JOIN series AS e ON e.run = p.run AND e.seq = p.seq
