@@ -88,6 +88,13 @@ def _answer(question: str, db: str, version: int, about: str, _ask: Callable[[],
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
+def _incidents(
+    db: str, version: int, about: str, _ask: Callable[[], tuple[rp.Incident, ...]]
+) -> tuple[rp.Incident, ...]:
+    return _ask()
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
 def _tree(db: str, version: int, about: str, _ask: Callable[[], traces.SpanTree]) -> traces.SpanTree:
     return _ask()
 
@@ -167,10 +174,14 @@ class Reader:
             lambda: rp.circling(self.con, policy, filters, now_ns=now_ns),
         )
 
-    def incidents(self, policy: GuardPolicy, filters: rp.Filters) -> list[rp.Incident]:
-        """All incidents, worst first."""
-        return self._cached(
-            "incidents", (policy.policy_hash, filters), lambda: rp.find_incidents(self.con, filters, policy)
+    def incidents(self, policy: GuardPolicy, filters: rp.Filters) -> Sequence[rp.Incident]:
+        """All incidents, worst first. Not a copy: there may be 100,000, and nobody changes them."""
+        about = (policy.policy_hash, filters)
+        return _incidents(
+            str(database()),
+            self.version,
+            repr(about),
+            lambda: tuple(rp.find_incidents(self.con, filters, policy)),
         )
 
     def incident(self, key: str, policy: GuardPolicy) -> rp.IncidentDetail:
@@ -219,10 +230,10 @@ class Reader:
             lambda: rp.call_verdicts(self.con, policy, run_id, limit=5_000).to_pylist(),
         )
 
-    def replay(self, policy: GuardPolicy, filters: rp.Filters) -> rp.ReplayResult:
+    def totals(self, policy: GuardPolicy, filters: rp.Filters) -> rp.Totals:
         """Totals of one policy."""
         return self._cached(
-            "replay", (policy.policy_hash, filters), lambda: rp.replay(self.con, policy, filters)
+            "totals", (policy.policy_hash, filters), lambda: rp.totals(self.con, policy, filters)[0]
         )
 
     def sweep(

@@ -135,7 +135,7 @@ def _pills(label: str, key: str, names: Mapping[str, str], *, single: bool = Fal
 
 def asked(
     ask: _data.Reader, policy: GuardPolicy, filters: Filters
-) -> tuple[list[Incident], dict[str, Label]]:
+) -> tuple[Sequence[Incident], dict[str, Label]]:
     """All incidents under the filter bar (its labels left aside), and what people said of them."""
     return ask.incidents(policy, replace(filters, labels=())), ask.labels()
 

@@ -24,7 +24,7 @@ from loopscope.dashboard._text import count, plain
 from loopscope.dashboard._theme import KIND_NAMES
 from loopscope.dashboard._units import duration, money
 from loopscope.guard import NotFoundError
-from loopscope.replay import Incident, ReplayResult
+from loopscope.replay import Coverage, Incident, Totals
 
 view, saved = _filters.current_view(), _policy.saved()
 
@@ -53,10 +53,11 @@ def _all(fault: str | None) -> None:
     with _data.reader() as ask:
         with _first.counting(ask):
             found, labels = _incident_list.asked(ask, saved.policy, view.filters)
-        seen = ask.replay(saved.policy, view.filters)
+        seen = ask.totals(saved.policy, view.filters)
+        coverage = ask.coverage(view.filters)
         ask.release()
     if not found:
-        _none(seen)
+        _none(seen, coverage)
         return
     if fault:
         _ui.back("All faults", FAULT)
@@ -79,8 +80,8 @@ def _all(fault: str | None) -> None:
         _label_box.for_group(shown.ordered, shown.labels)
     else:
         _label_box.told()
-    _figures(shown.incidents, seen.totals.runs)
-    _ui.coverage_note(seen.coverage)
+    _figures(shown.incidents, seen.runs)
+    _ui.coverage_note(coverage)
     now_ns = _data.now_ns()
     if not fault:
         faults = _incident_faults.faults_of(shown.incidents, shown.order)
@@ -101,19 +102,18 @@ def _all(fault: str | None) -> None:
         _incident.downloads(None, saved.policy, view.filters, keys)
 
 
-def _none(seen: ReplayResult) -> None:
-    if not seen.totals.calls:
+def _none(seen: Totals, coverage: Coverage) -> None:
+    if not seen.calls:
         _snippets.nothing_here(view, "Loops, cycles and retry storms stand here, worst first; each opens.")
         return
     _ui.sentence(
-        _ui.unjudged(seen.coverage)
-        or f"No incident in {count(seen.totals.calls, 'call')} of {count(seen.totals.runs, 'run')}."
+        _ui.unjudged(coverage) or f"No incident in {count(seen.calls, 'call')} of {count(seen.runs, 'run')}."
     )
     st.caption(
         "An incident is a call made three times with an equal result, a cycle of such calls, "
         "an error that came back three times, or equal calls requested at once."
     )
-    _ui.coverage_note(seen.coverage)
+    _ui.coverage_note(coverage)
 
 
 def _worst(found: list[Incident], order: Order = ORDERS["repeats"], *, one_fault: bool = False) -> str:
