@@ -50,6 +50,7 @@ class DuckDBSpanExporter(SpanExporter):
         self._closed = False
         self._lost = 0
         self._lost_lock = threading.Lock()
+        self._service: str | None = None
         self_ref = weakref.ref(self)
 
         def after_fork() -> None:
@@ -58,6 +59,7 @@ class DuckDBSpanExporter(SpanExporter):
 
         def at_exit() -> None:
             if exporter := self_ref():
+                exporter._note_loss()
                 exporter._folds.finish(EXIT_SECONDS)
 
         if hasattr(os, "register_at_fork"):
@@ -85,6 +87,8 @@ class DuckDBSpanExporter(SpanExporter):
             return
         self._closed = True
         try:
+            self._note_loss()
+            self._sink.reserve.close()
             self._folds.finish(EXIT_SECONDS)
         except Exception:
             _logger.exception("spans could not be folded at the end")
@@ -109,11 +113,16 @@ class DuckDBSpanExporter(SpanExporter):
 
     def _write(self, records: Sequence[tuple[ReadableSpan, bytes]]) -> None:
         lost = self._lost
-        segment = self._sink.write(
-            self._sink.request(records), service=service_name(records[0][0]), dropped=lost
-        )
+        self._service = service_name(records[0][0])
+        segment = self._sink.write(self._sink.request(records), service=self._service, dropped=lost)
         self._count(-lost)
+        self._sink.reserve.unsay()
         self._folds.wrote(segment)
+
+    def _note_loss(self) -> None:
+        """At the end: what no later segment will tell, it may be."""
+        if self._lost:
+            self._sink.note_loss(self._lost, self._service)
 
     def _count(self, lost: int) -> None:
         with self._lost_lock:
@@ -122,4 +131,5 @@ class DuckDBSpanExporter(SpanExporter):
     def _after_fork(self) -> None:
         self._lost_lock = threading.Lock()
         self._lost = 0
+        self._sink.reserve.forked()
         self._folds.after_fork()

@@ -119,6 +119,7 @@ class DuckDBSpanProcessor(SpanProcessor):
         self._hurry = threading.Event()  # do not wait for more
         self._idle = True  # the thread sleeps until it is woken
         self._stop = False
+        self._ending = False  # from now on a failure to write may be the last one
         self._flushed = threading.Condition()
         self._flush_asked = self._flush_answered = 0
         self._flush_ok = True
@@ -226,6 +227,7 @@ class DuckDBSpanProcessor(SpanProcessor):
             except Exception:
                 _logger.exception("the background thread goes on after an error")
                 time.sleep(self._delay)
+        self._sink.reserve.close()
 
     def _round(self) -> None:
         """Wait for spans, wait a little for more, write them all, answer flushes."""
@@ -276,11 +278,14 @@ class DuckDBSpanProcessor(SpanProcessor):
                 except Exception as error:  # noqa: BLE001  whatever the disk says, the agent goes on
                     self._unwritten = segment
                     self._note_failure(error)
+                    if self._ending:
+                        self._note_loss()
                     return False
                 self._unwritten = None
                 self._written += segment.spans
                 self._note_success(dropped)
                 self._folds.wrote(path)
+            self._sink.reserve.unsay()
             return True
         finally:
             self._write_lock.release()
@@ -351,14 +356,25 @@ class DuckDBSpanProcessor(SpanProcessor):
     def _finish(self, seconds: float) -> None:
         """Write, then fold, within `seconds`."""
         deadline = time.monotonic() + seconds
+        self._ending = True
         try:
-            if not self._flush(seconds):
-                waiting = len(self._queue) + (self._unwritten.spans if self._unwritten else 0)
+            if self._flush(seconds):
+                self._sink.reserve.close()
+            else:
+                waiting = self._waiting()
                 if waiting:
                     _logger.warning("%d spans could not be written to %s", waiting, self._sink.spool.path)
             self._folds.finish(min(EXIT_SECONDS, max(deadline - time.monotonic(), 0)))
         except Exception:
             _logger.exception("spans could not be written or folded at the end")
+
+    def _waiting(self) -> int:
+        return len(self._queue) + (self._unwritten.spans if self._unwritten else 0)
+
+    def _note_loss(self) -> None:
+        """What is lost if this was the last try; one that succeeds unsays it."""
+        if self._unwritten is not None:
+            self._sink.note_loss(self._waiting() + self._dropped, self._unwritten.service)
 
     def _at_exit(self) -> None:
         # No shutdown: handlers that run later may still end spans, and the provider's shuts down.
@@ -368,6 +384,7 @@ class DuckDBSpanProcessor(SpanProcessor):
     def _after_fork(self) -> None:
         """In a child: its parent writes what is queued; locks may be held by threads that are gone."""
         self._reset()
+        self._sink.reserve.forked()
         self._folds.after_fork()
 
 

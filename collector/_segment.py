@@ -23,12 +23,12 @@ from typing import Any, Literal
 
 from ..guard import SpoolError
 
-__all__ = ["MAX_SEGMENT_BYTES", "Segment", "Signal", "encode_segment", "read_segment"]
+__all__ = ["MAGIC", "MAX_SEGMENT_BYTES", "Segment", "Signal", "encode_segment", "read_segment"]
 
 Signal = Literal["traces", "logs"]
 
 MAX_SEGMENT_BYTES = 1 << 28  # a fold reads a segment whole
-_MAGIC = b"LOOPSEG1"
+MAGIC = b"LOOPSEG1"
 _FORMAT = 1
 _DIGEST = 16
 _LETTERS: dict[Signal, bytes] = {"traces": b"T", "logs": b"L"}
@@ -53,7 +53,7 @@ def encode_segment(
         SpoolError: more than `MAX_SEGMENT_BYTES`; write several segments instead.
     """
     header = json.dumps({"format": _FORMAT, "received_ns": received_ns, "meta": meta or {}}).encode()
-    chunks = [_MAGIC, struct.pack("<I", len(header)), header]
+    chunks = [MAGIC, struct.pack("<I", len(header)), header]
     for signal, payload in payloads:
         chunks += (_LETTERS[signal], struct.pack("<I", len(payload)), payload)
     chunks.append(b"E")
@@ -82,7 +82,7 @@ def read_segment(path: str | os.PathLike[str]) -> Segment:
         raise SpoolError(f"{path.name}: cannot be read: {error.strerror}") from error
     if not data:
         raise SpoolError(f"{path.name}: an empty file")
-    if not data.startswith(_MAGIC):
+    if not data.startswith(MAGIC):
         raise SpoolError(f"{path.name}: not a spool segment")
     body, digest = memoryview(data)[:-_DIGEST], data[-_DIGEST:]
     if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
@@ -94,8 +94,8 @@ def read_segment(path: str | os.PathLike[str]) -> Segment:
 
 
 def _parse(body: memoryview) -> Segment:
-    (length,) = struct.unpack_from("<I", body, len(_MAGIC))
-    at = len(_MAGIC) + 4
+    (length,) = struct.unpack_from("<I", body, len(MAGIC))
+    at = len(MAGIC) + 4
     header = json.loads(bytes(body[at : at + length]))
     if header["format"] != _FORMAT:
         raise ValueError(f"format {header['format']}")

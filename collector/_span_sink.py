@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from ._redact_rules import RedactionRules, redactor
+from ._reserve import Reserve
 from ._sdk_encode import encode_request, encode_span
 from ._spool import Spool
 
@@ -64,6 +66,7 @@ class SpanSink:
         self._redact = redactor(capture_content, redaction)
         self.spool = Spool(self.db_path)
         self.spool.prepare()
+        self.reserve = Reserve()
         self._warned_of_limits = False
 
     def encode(self, span: ReadableSpan, running: Mapping[str, Any] | None = None) -> bytes | None:
@@ -94,10 +97,19 @@ class SpanSink:
 
         `dropped` is how many spans of `service` were lost since the segment before.
         """
-        meta: dict[str, Any] = {"writer": "agent", "service": service}
-        if dropped:
-            meta["dropped_spans"] = dropped
-        return self.spool.write([("traces", payload)], meta=meta)
+        self.reserve.keep(self.spool.name(time.time_ns()))
+        return self.spool.write([("traces", payload)], meta=_meta(service, dropped))
+
+    def note_loss(self, dropped: int, service: str | None) -> None:
+        """Say in the spool, even of a full disk, that so many spans are lost if this process ends now."""
+        self.reserve.say(_meta(service and service[:200], dropped))
+
+
+def _meta(service: str | None, dropped: int) -> dict[str, Any]:
+    meta: dict[str, Any] = {"writer": "agent", "service": service}
+    if dropped:
+        meta["dropped_spans"] = dropped
+    return meta
 
 
 def service_name(span: ReadableSpan) -> str | None:

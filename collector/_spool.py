@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..guard import SpoolError
+from ._reserve import PREFIX, left_behind
 from ._segment import Segment, Signal, encode_segment, read_segment
 
 __all__ = ["Spool", "network_file_system"]
@@ -72,8 +73,8 @@ class Spool:
         self.prepare()
         now = time.time_ns()
         data = encode_segment(payloads, received_ns=now, meta=meta)
-        name = f"{now:020d}-{_host()}-{os.getpid()}-{next(self._count)}-{uuid.uuid4().hex}{_SUFFIX}"
-        draft, final = self.path / f"{_TEMPORARY}{name}", self.path / name
+        final = self.name(now)
+        draft = self.path / f"{_TEMPORARY}{final.name}"
         try:
             try:
                 self._store(draft, final, data)
@@ -88,6 +89,11 @@ class Spool:
             raise SpoolError(f"cannot write to the spool {self.path}: {error.strerror}") from error
         return final
 
+    def name(self, now_ns: int) -> Path:
+        """Where a segment of this process and time goes; never the same twice."""
+        pieces = (f"{now_ns:020d}", _host(), os.getpid(), next(self._count), uuid.uuid4().hex)
+        return self.path / ("-".join(map(str, pieces)) + _SUFFIX)
+
     def pending(self) -> list[Path]:
         """The segments that wait, oldest first."""
         try:
@@ -96,6 +102,9 @@ class Spool:
             return []
         except OSError as error:
             raise SpoolError(f"cannot read the spool {self.path}: {error.strerror}") from error
+        for name in [name for name in names if name.startswith(PREFIX)]:
+            if segment := left_behind(self.path / name):
+                names.append(segment.name)
         return [self.path / name for name in sorted(names) if name.endswith(_SUFFIX) and name[0] != "."]
 
     def read(self, path: Path) -> Segment:

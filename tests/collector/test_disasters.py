@@ -65,6 +65,13 @@ class Agent:
         self.provider.add_span_processor(self.processor)
         self.said = 0
 
+    def ended(self) -> None:
+        """Wait for the thread, which tries once more after a shutdown."""
+        thread = self.processor._thread
+        assert thread is not None
+        thread.join(10)
+        assert not thread.is_alive()
+
     def call(self, times: int = 1) -> None:
         tracer = self.provider.get_tracer("agent")
         for _ in range(times):
@@ -139,7 +146,48 @@ def test_while_the_spool_refuses_spans_wait_and_the_rest_is_counted(
     assert len(kept) + lost(store) == agent.said == 205
     assert kept[:3] == [1, 2, 3]
     assert len(kept) >= 3 + 50
-    assert [path for path in Spool(store.path).path.iterdir() if path.is_file()] == []
+    agent.provider.shutdown()
+    assert files(store) == []
+
+
+def files(store: Store) -> list[Path]:
+    """What lies in the spool, but for the mark of those who wait for the database."""
+    found = Spool(store.path).path.iterdir()
+    return [path for path in found if path.is_file() and path.name != ".waiting"]
+
+
+@pytest.mark.parametrize("queue", [50, 5])
+def test_what_an_agent_cannot_write_at_its_end_is_counted(store, monkeypatch, queue):
+    agent = Agent(store.path, queue=queue)
+    agent.call(3)
+    assert agent.provider.force_flush()
+    with refused(monkeypatch, errno.ENOSPC):
+        agent.call(20)
+        agent.provider.shutdown()
+        agent.ended()
+    fold(store)
+    assert calls(store) == [1, 2, 3]
+    assert lost(store) == 20
+    assert files(store) == []
+    fold(store)
+    assert lost(store) == 20
+
+
+def test_what_was_given_up_and_is_written_after_all_is_not_counted(store, monkeypatch):
+    agent = Agent(store.path)
+    agent.call(3)
+    assert agent.provider.force_flush()
+    with refused(monkeypatch, errno.ENOSPC):
+        agent.call(20)
+        for _ in range(2):
+            agent.processor._at_exit()  # handlers that run later may shut down, or record more
+            fold(store)
+    agent.call(1)
+    agent.provider.shutdown()
+    fold(store)
+    assert calls(store) == list(range(1, 25))
+    assert lost(store) == 0
+    assert files(store) == []
 
 
 def test_an_exporter_counts_what_the_spool_refused(store, monkeypatch, caplog):
@@ -154,6 +202,22 @@ def test_an_exporter_counts_what_the_spool_refused(store, monkeypatch, caplog):
     agent.call(1)
     agent.provider.shutdown()
     assert calls(store) == [1, 2, 6]
+    assert lost(store) == 3
+    assert files(store) == []
+
+
+def test_an_exporter_counts_what_it_could_not_write_at_its_end(store, monkeypatch, caplog):
+    caplog.set_level(logging.CRITICAL, "opentelemetry")
+    agent = Agent.__new__(Agent)
+    agent.provider = TracerProvider(shutdown_on_exit=False)
+    agent.provider.add_span_processor(SimpleSpanProcessor(DuckDBSpanExporter(store.path)))
+    agent.said = 0
+    agent.call(1)
+    with refused(monkeypatch, errno.ENOSPC):
+        agent.call(3)
+        agent.provider.shutdown()
+    fold(store)
+    assert calls(store) == [1]
     assert lost(store) == 3
 
 
@@ -260,6 +324,23 @@ def test_a_disk_that_is_full_for_a_while(small_disk):
     assert len(calls(store)) + lost(store) == 106
     assert calls(store)[:6] == [1, 2, 3, 4, 5, 6]
     assert Spool(store.path).quarantined() == []
+
+
+def test_an_agent_that_ends_on_a_full_disk(small_disk):
+    store = Store(small_disk / "t.duckdb")
+    agent = Agent(store.path, queue=50)
+    agent.call(5)
+    assert agent.provider.force_flush()
+    with (small_disk / "other").open("wb", buffering=0) as other:
+        with pytest.raises(OSError, match="No space left"):
+            _fill(other)
+        agent.call(100)
+        agent.provider.shutdown()
+        agent.ended()
+        other.truncate(0)
+    fold(store)
+    assert calls(store) == [1, 2, 3, 4, 5]
+    assert lost(store) == 100
 
 
 def test_a_disk_that_turns_read_only(small_disk):
