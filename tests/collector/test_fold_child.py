@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -145,6 +146,27 @@ def test_what_was_derived_ahead_is_not_derived_again(store):
             changes = bench.build(outline.number, plan, load(con, [], [], []), {})
         assert when == [2] * 4 * (batch + 1)
         assert changes.calls.num_rows == 8
+
+
+@pytest.mark.parametrize(("pause", "expected"), [(0.25, True), (10.0, False)])
+def test_a_child_is_for_much_within_some_seconds_too(store, monkeypatch, pause, expected):
+    spool = Spool(store.path)
+    fill(spool, 1)
+    size = sum(path.stat().st_size for path in spool.pending())
+    monkeypatch.setattr(_folder, "_CHILD_BYTES", 3 * size)
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns, sleep=time.sleep)
+    monkeypatch.setattr(_folder, "time", clock)
+    folder = Folder(store, role="server")
+    try:
+        for n in range(4):
+            if n:
+                fill(spool, 1)
+            assert folder.try_fold() is not None
+            now[0] += pause
+        assert (folder._child is not None) is expected
+    finally:
+        folder.retire()
 
 
 def test_one_child_serves_many_folds(store, server):
