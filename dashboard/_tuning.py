@@ -60,7 +60,6 @@ def draw(view: View, saved: _policy.Saved) -> None:
     same = draft == saved.policy
     with _data.reader() as ask:
         now, before, scores = _figures_of(ask, draft, saved, filters, whole)
-        # The calls behind the figures take as long as these. They come when the figures stand.
         with top:
             _ui.sentence(_said(draft, now, before, saved, lambda: _changed(ask, draft, saved, filters).total))
             if _ui.unjudged(now.coverage):
@@ -71,14 +70,16 @@ def draw(view: View, saved: _policy.Saved) -> None:
         with right:
             if not same:
                 st.caption("Arrows: the change against the saved policy.")
-            # The browser draws the picture while the calls are looked up.
             _tuning_pictures.draw(draft, saved.policy, filters, now)
+        if not _ui.unjudged(now.coverage):
+            _ui.coverage_note(now.coverage)
+        changes = st.container()
+        _take_away(draft, saved)
+        # The calls behind the figures take as long as these: the browser draws all else meanwhile.
         changed = _changed(ask, draft, saved, filters)
         ask.release()
-    if not _ui.unjudged(now.coverage):
-        _ui.coverage_note(now.coverage)
-    _changes.draw(changed, same)
-    _take_away(draft, saved)
+    with changes:
+        _changes.draw(changed, same)
     if not whole:
         _knobs_draft.tell_below(draft)
 

@@ -74,7 +74,8 @@ def keep_actions(facts: Facts, policy: GuardPolicy, filters: Filters, touched: b
     """Remember what sql/impact_calls.sql says for a comparison that may follow."""
     import pyarrow.compute as pc
 
-    _keep(facts, policy, filters, touched, noted.filter(pc.field("chosen")).select(_COLUMNS))
+    chosen = noted.select(_COLUMNS) if filters == ALL else noted.filter(pc.field("chosen")).select(_COLUMNS)
+    _keep(facts, policy, filters, touched, chosen)
 
 
 def _keep(facts: Facts, policy: GuardPolicy, filters: Filters, touched: bool, made: pa.Table) -> None:

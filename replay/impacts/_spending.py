@@ -107,12 +107,14 @@ class Interference:
         """Everything, and its exact part."""
         inputs = {"unit_requests": self._requests, "unit_stops": self.stops, "noted_calls": self._calls}
         with offered(self._con, **inputs):
-            asked = arrow(self._con, sql_text("impact_asked"))
-            with offered(self._con, asked_calls=asked):
-                sent = arrow(self._con, sql_text("impact_after"), {"by_tool": bool(self._filters.tools)})
-            spent = rows(self._con, sql_text("impact_call_sums"))
-        with offered(self._con, sent_requests=sent, noted_calls=self.noted):
-            spent += rows(self._con, sql_text("impact_request_sums"))
+            self._con.execute(f"CREATE OR REPLACE TEMP VIEW asked_calls AS {sql_text('impact_asked')}")
+            after = sql_text("impact_after").replace("$by_tool", str(bool(self._filters.tools)))
+            self._con.execute(f"CREATE OR REPLACE TEMP VIEW sent_requests AS {after}")
+            spent = rows(self._con, sql_text("impact_call_sums")) + rows(
+                self._con, sql_text("impact_request_sums")
+            )
+            self._con.execute("DROP VIEW sent_requests; DROP VIEW asked_calls")
+        with offered(self._con, noted_calls=self.noted):
             (spoken,) = rows(self._con, sql_text("impact_spoken_sums"))
         costs = _Costs()
         for row in spent:
