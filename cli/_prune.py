@@ -12,7 +12,7 @@ import typer
 
 from ..guard import LoopscopeError
 from ._options import Db
-from ._output import console, one_line, print_json
+from ._output import console, one_line, print_json, print_note
 
 __all__ = ["cutoff", "prune"]
 
@@ -30,12 +30,14 @@ def prune(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
     compact: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--compact/--no-compact",
-            help="Make the file smaller afterwards, which takes as much free disk as the database is large.",
+            help="Make the file smaller afterwards, which takes as much free disk as the database is large"
+            " and holds it meanwhile. By default: unless a running server would miss it for over 5 s.",
+            show_default=False,
         ),
-    ] = True,
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Remove old spans, logs, calls, requests and the texts that only they used.
@@ -48,7 +50,12 @@ def prune(
     before = cutoff(older_than, time.time_ns())
     store = Store(db, create=False)
     Folder(store, role="cli").catch_up()
-    report = remove(store, before, dry_run=dry_run, compacting=compact)
+
+    def announce(seconds: float) -> None:
+        if seconds >= 1:
+            print_note(f"rewriting {db}: nobody else can use it for about {seconds:.0f} s")
+
+    report = remove(store, before, dry_run=dry_run, compacting=compact, announce=announce)
     if as_json:
         print_json({"schema_version": 1, **asdict(report)})
         return

@@ -6,14 +6,14 @@ is; so nothing that stays is counted anew. Labels and policies stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ..guard import StoreError
-from ._compact import compact
+from ._compact import compact, disturbs, seconds_held
 from ._schema import sql_text
 from ._spool import Spool
 from ._store import Store, counter, grow
@@ -104,7 +104,8 @@ def prune(
     cutoff_ns: int,
     *,
     dry_run: bool = False,
-    compacting: bool = True,
+    compacting: bool | None = True,
+    announce: Callable[[float], None] | None = None,
     records_at_once: int = _RECORDS_AT_ONCE,
 ) -> PruneReport:
     """Remove what ended before `cutoff_ns` (Unix nanoseconds); fold what waits in the spool first.
@@ -112,7 +113,8 @@ def prune(
     Args:
         dry_run: only count; nothing is changed. Where others write meanwhile, each figure is of its moment.
         compacting: give the space back to the disk afterwards. Without it the file keeps its size, and new
-            records use the space.
+            records use the space. None: unless the pages of a running server would have to wait for it long.
+        announce: called before that, with the seconds that the file will be held, about.
         records_at_once: spans and log records per transaction.
 
     Raises:
@@ -125,7 +127,11 @@ def prune(
         while not _round(store, cutoff_ns, report, records_at_once):
             pass
     _quarantined(store, cutoff_ns, report)
-    if compacting and not dry_run and report:
+    if compacting is None and not dry_run and report:
+        report.not_compacted = disturbs(store)
+    if compacting is not False and not dry_run and report and not report.not_compacted:
+        if announce is not None:
+            announce(seconds_held(store))
         try:
             compact(store)
         except StoreError as error:  # a busy one is a StoreError too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -21,7 +22,8 @@ from store_tools import (
     trace_id,
 )
 
-from loopscope.collector import Spool, Store, fold, prune
+from loopscope.collector import Folder, Spool, Store, fold, prune
+from loopscope.collector import _compact as compacting_module
 from loopscope.collector import _prune as pruning
 from loopscope.collector._compact import compact
 from loopscope.collector._schema import sql_text
@@ -300,6 +302,33 @@ def test_no_space_for_a_copy_is_said(store, monkeypatch):
     assert report.spans == 700
     with pytest.raises(StoreError, match="free disk"):
         compact(store)
+
+
+@pytest.mark.parametrize(("compacting", "spared"), [(None, True), (True, False)])
+def test_a_server_is_not_kept_waiting_unasked(store, monkeypatch, compacting, spared):
+    fill(store)
+    inode = store.path.stat().st_ino
+    told: list[float] = []
+    folder = Folder(store, role="server")
+    assert folder.elect()
+    monkeypatch.setattr(compacting_module, "_BYTES_A_SECOND", 1)
+    report = prune(store, NOW - 30 * DAY, compacting=compacting, announce=told.append)
+    folder.retire()
+    assert report.spans == 700
+    assert (f"server (PID {os.getpid()})" in report.not_compacted) is spared
+    assert (store.path.stat().st_ino == inode) is spared
+    assert len(told) == (0 if spared else 1)
+    assert all(seconds > 100_000 for seconds in told)
+
+
+def test_a_short_rewriting_does_not_disturb_a_server(store):
+    fill(store)
+    folder = Folder(store, role="server")
+    assert folder.elect()
+    report = prune(store, NOW - 30 * DAY, compacting=None)
+    folder.retire()
+    assert report.not_compacted == ""
+    assert report.bytes_after < report.bytes_before
 
 
 def test_a_file_in_use_is_not_copied(store):
