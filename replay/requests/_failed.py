@@ -13,7 +13,7 @@ from ...guard.messages._providers import ProviderRules
 from ...guard.messages._words import ErrorClass
 from .._engine import call_verdicts
 from .._filters import Filters, request_filter
-from .._sql import filtered
+from .._sql import filtered, sql_text
 from ._cancelled import CANCELLED, was_cancelled
 from ._causes import Failure
 from ._judge import Judgement, judge
@@ -84,9 +84,48 @@ def failures_of(
         names = [column[0] for column in answer.description or ()]
         while batch := answer.fetchmany(_BATCH):
             rows = [dict(zip(names, row, strict=True)) for row in batch]
+            _add_messages(con, kept, rows)
             yield from _judged(con, kept, policy, rows)
     finally:
         cursor.close()
+
+
+def _add_messages(con: duckdb.DuckDBPyConnection, kept: Kept, rows: list[dict[str, Any]]) -> None:
+    """Put the keys of their messages (`input_parts`) to rows of sql/request_failures.sql.
+
+    Those of a trace that did not change since are known: few requests fail, but to get at their lists those of
+    all that lie near them are read (1 M requests: 0.15 s).
+    """
+    import pyarrow as pa
+
+    unknown: list[dict[str, Any]] = []
+    for row in rows:
+        known = kept.messages_of(row["trace_id"], row["span_id"], row["changed_in"])
+        if known is None:
+            unknown.append(row)
+        else:
+            (row["input_parts"],) = known
+    if unknown:
+        columns = (
+            pa.array(range(len(unknown)), pa.int64()),
+            pa.array([row["trace_id"] for row in unknown], pa.string()),
+            pa.array([row["span_id"] for row in unknown], pa.string()),
+        )
+        con.register("wanted_requests", pa.Table.from_arrays(columns, ["number", "trace_id", "span_id"]))
+        starts = [row["start_ns"] for row in unknown]
+        try:
+            found = dict(
+                con.execute(
+                    sql_text("request_parts"), {"since": min(starts), "until": max(starts)}
+                ).fetchall()
+            )
+        finally:
+            con.unregister("wanted_requests")
+        for number, row in enumerate(unknown):
+            row["input_parts"] = found.get(number)
+            kept.keep_messages(row["trace_id"], row["span_id"], row["changed_in"], row["input_parts"])
+    for row in rows:
+        del row["changed_in"]
 
 
 def one_failure(

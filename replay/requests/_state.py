@@ -24,6 +24,9 @@ __all__ = ["Kept", "forget", "kept_of"]
 _KEPT_STORES = 2
 _KEPT_JUDGEMENTS = 50_000
 _KEPT_ANSWERS = 50
+_KEPT_KEYS = (
+    2_000_000  # of messages of failed requests: 16 bytes each, or 40 where nothing else holds the number
+)
 KEPT_HISTORIES = 2_000_000  # about 100 bytes each
 
 
@@ -37,6 +40,8 @@ class Kept:
     passed_lock: RLock = field(default_factory=RLock)
     passed_reader: Reader = field(default_factory=Reader)
     histories: dict[tuple[int, int], Any] = field(default_factory=dict)  # (hash, messages) → HistoryFacts
+    _messages: dict[tuple[str, str], tuple[int, list[int] | None]] = field(default_factory=dict)
+    _messages_size: int = 0
     _groups: tuple[Any, Any, list[Any]] | None = None
     _state: Any = None
     _answers: dict[Any, Any] = field(default_factory=dict)
@@ -61,6 +66,25 @@ class Kept:
             if self._groups is None or self._groups[:2] != (state, filters):
                 self._groups = state, filters, ask()
             return self._groups[2]
+
+    def messages_of(
+        self, trace_id: str, span_id: str, changed_in: int | None
+    ) -> tuple[list[int] | None] | None:
+        """The keys of a request's messages as they were when its trace last changed; None where not known."""
+        known = self._messages.get((trace_id, span_id))
+        return None if known is None or known[0] != changed_in else (known[1],)
+
+    def keep_messages(
+        self, trace_id: str, span_id: str, changed_in: int | None, keys: list[int] | None
+    ) -> None:
+        """Keep them for `messages_of`, as far as there is room."""
+        if changed_in is None:
+            return
+        self._messages_size += 1 + len(keys or ())
+        if self._messages_size > _KEPT_KEYS:
+            self._messages.clear()
+            self._messages_size = 0
+        self._messages[trace_id, span_id] = changed_in, keys
 
     def judged(self, key: Any, judge: Callable[[], Any]) -> Any:
         """A judgement, made once."""
