@@ -93,7 +93,7 @@ def failures_of(
 def _add_messages(con: duckdb.DuckDBPyConnection, kept: Kept, rows: list[dict[str, Any]]) -> None:
     """Put the keys of their messages (`input_parts`) to rows of sql/request_failures.sql.
 
-    Those of a trace that did not change since are known: few requests fail, but to get at their lists the lists
+    Those of a trace that did not change since are known: few requests fail, but to get at their lists those
     of all that lie near them are read (1 M requests: 0.15 s).
     """
     import pyarrow as pa
