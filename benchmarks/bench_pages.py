@@ -371,16 +371,20 @@ def knobs(tab: Tab, steps: Steps) -> None:
 
         return do
 
-    def leave_alone() -> None:
-        tab.page.locator(".st-key-exempt").get_by_role("combobox").click()
-        tab.page.get_by_role("option").nth(1).click()
+    option = tab.page.get_by_role("option").nth(1)
 
+    def list_tools() -> None:
+        tab.page.locator(".st-key-exempt").get_by_role("combobox").click()
+        option.wait_for()
+
+    steps.take("load: health, for the knobs' scripts", tab, lambda: tab.open("health"))
     if not steps.take("load: Tuning, for its knobs", tab, lambda: tab.open("tuning")):
         return
     for number in range(3):
         take(f"slider: block at {6 + number}", press("block", "ArrowRight"))
     take("slider: nudge at 2", press("nudge", "ArrowLeft"))
-    take("knob: a tool left alone", leave_alone)
+    if steps.take("to list the tools", tab, list_tools):
+        take("knob: a tool left alone", option.click)
     tab.page.keyboard.press("Escape")
     take("knob: failed calls count", tab.page.locator(".st-key-general label").first.click)
     take("slider: block at 9, then", press("block", "ArrowRight"))
