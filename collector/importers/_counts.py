@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -13,27 +14,40 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+    from .._store import Store
+
 __all__ = ["TraceCounts", "count_traces", "fingerprints"]
 
 TraceCounts = tuple[int, int, int]  # runs, calls, requests
 
+_RECORDS_AT_ONCE = 20_000  # are read in one hold of the file
+
 # A sum of row hashes does not depend on the order of rows, and equal rows do not cancel out. When a
-# record was received is no part of what it says.
-_FINGERPRINT = """
-SELECT file, string_agg(sum, ',' ORDER BY part) FROM (
-    SELECT f.file, 'spans' AS part, sum(hash(r))::VARCHAR AS sum
-    FROM import_traces f JOIN (SELECT * EXCLUDE (received_ns) FROM span_rows) r USING (trace_id) GROUP BY 1
-    UNION ALL
-    SELECT f.file, 'logs', sum(hash(r))::VARCHAR
-    FROM import_traces f JOIN (SELECT * EXCLUDE (received_ns) FROM log_rows) r USING (trace_id) GROUP BY 1
-    UNION ALL
-    SELECT f.file, 'calls', sum(hash(r))::VARCHAR
-    FROM import_traces f JOIN tool_call_rows r USING (trace_id) GROUP BY 1
-    UNION ALL
-    SELECT f.file, 'requests', sum(hash(r))::VARCHAR
-    FROM import_traces f JOIN llm_request_rows r USING (trace_id) GROUP BY 1
+# record was received is no part of what it says. Found by row number: the other columns of what lies between
+# need not be read.
+_SUM = """
+SELECT f.file, sum(hash(r))
+FROM import_traces f
+JOIN (
+    SELECT * {without} FROM {table} WHERE rowid IN (
+        SELECT rowid FROM {table}
+        WHERE {time} BETWEEN {first} AND {last} AND trace_id IN (SELECT trace_id FROM import_traces)
+    )
+) r USING (trace_id)
+GROUP BY 1
+"""
+# The table, its time, what of a row says nothing, and the columns of trace_rows that say where a trace lies.
+_PARTS = (
+    ("span_rows", "start_ns", "EXCLUDE (received_ns)", "start"),
+    ("log_rows", "time_ns", "EXCLUDE (received_ns)", "log"),
+    ("tool_call_rows", "start_ns", "", "derived"),
+    ("llm_request_rows", "start_ns", "", "derived"),
 )
-GROUP BY file
+_PLACES = """
+SELECT DISTINCT trace_id, spans + logs, first_start_ns, last_start_ns, first_log_ns, last_log_ns,
+       first_derived_ns, last_derived_ns
+FROM trace_rows SEMI JOIN import_traces USING (trace_id)
+ORDER BY coalesce(first_start_ns, first_log_ns), trace_id
 """
 _LOGS_WITHOUT_TRACE = "SELECT count(*) FROM log_rows WHERE trace_id IS NULL"
 
@@ -49,15 +63,51 @@ GROUP BY file
 """
 
 
-def fingerprints(con: DuckDBPyConnection, files: Mapping[int, Set[bytes]]) -> dict[int, str]:
+class _Place(NamedTuple):
+    """A trace in the store, and the first and last times of its rows."""
+
+    trace: bytes
+    records: int
+    start: tuple[int | None, int | None]
+    log: tuple[int | None, int | None]
+    derived: tuple[int | None, int | None]
+
+
+def fingerprints(store: Store, files: Mapping[int, Set[bytes]]) -> dict[int, str]:
     """For each file, a text that changes when anything stored of its traces changes.
 
     `files`: trace ids by file number. A file of which nothing is stored is absent.
     """
-    with _traces(con, files):
-        rows = con.execute(_FINGERPRINT).fetchall()
-    (loose,) = con.execute(_LOGS_WITHOUT_TRACE).fetchall()[0]
-    return {file: f"{text};{loose}" for file, text in rows}
+    with store.lease() as con, _traces(con, files):
+        rows = con.execute(_PLACES).fetchall()
+        (loose,) = con.execute(_LOGS_WITHOUT_TRACE).fetchall()[0]
+    places = [_Place(bytes.fromhex(row[0]), row[1], row[2:4], row[4:6], row[6:8]) for row in rows]
+    sums: dict[int, list[int]] = defaultdict(lambda: [0] * len(_PARTS))
+    for chunk in _chunks(places):
+        here = {place.trace for place in chunk}
+        mine = {file: ids & here for file, ids in files.items() if not here.isdisjoint(ids)}
+        with store.lease() as con, _traces(con, mine):
+            for at, (table, time, without, place) in enumerate(_PARTS):
+                times = [when for one in chunk for when in getattr(one, place) if when is not None]
+                if times:
+                    about = {"table": table, "time": time, "without": without}
+                    found = con.execute(_SUM.format(first=min(times), last=max(times), **about)).fetchall()
+                    for file, number in found:
+                        sums[file][at] += number
+    return {file: f"{numbers};{loose}" for file, numbers in sums.items()}
+
+
+def _chunks(places: list[_Place]) -> Iterator[list[_Place]]:
+    chunk: list[_Place] = []
+    size = 0
+    for place in places:
+        if chunk and size + place.records > _RECORDS_AT_ONCE:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(place)
+        size += place.records
+    if chunk:
+        yield chunk
 
 
 def count_traces(con: DuckDBPyConnection, files: Mapping[int, Set[bytes]]) -> dict[int, TraceCounts]:

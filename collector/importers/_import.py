@@ -195,9 +195,8 @@ class _Importer:
         """Hand what is staged to the spool: from here on it is durable and visible."""
         filled = {number: stage for number, stage in self._batch if stage.size}
         if filled:
-            with self._store.lease() as con:
-                traces = {number: stage.trace_ids for number, stage in filled.items()}
-                self._before |= fingerprints(con, traces)
+            traces = {number: stage.trace_ids for number, stage in filled.items()}
+            self._before |= fingerprints(self._store, traces)
         for number, stage in self._batch:
             self._write(number, stage)
             stage.close()
@@ -254,8 +253,8 @@ class _Importer:
     def _count(self) -> None:
         files = {number: stage.trace_ids for number, stage in self._stored.items()}
         everything = set().union(*files.values())
+        after = fingerprints(self._store, files)
         with self._store.lease() as con:
-            after = fingerprints(con, files)
             counts = count_traces(con, files | {-1: everything})
         totals = self._report.totals
         totals.runs, totals.calls, totals.requests = counts.get(-1, (0, 0, 0))
