@@ -20,7 +20,7 @@ __all__ = ["TraceCounts", "count_traces", "fingerprints"]
 
 TraceCounts = tuple[int, int, int]  # runs, calls, requests
 
-_RECORDS_AT_ONCE = 20_000  # are read in one hold of the file
+_RECORDS_AT_ONCE = 50_000  # are read in one hold of the file, of 0.1 s
 
 # A sum of row hashes does not depend on the order of rows, and equal rows do not cancel out. When a
 # record was received is no part of what it says. Found by row number: the other columns of what lies between
