@@ -16,17 +16,17 @@ __all__ = ["counting"]
 _BIG = 100_000
 """Calls; repeats of fewer are counted in a moment."""
 
-_counted: set[str] = set()
+_counted: set[tuple[str, str]] = set()
 
 
 @contextmanager
-def counting(ask: _data.Reader) -> Iterator[None]:
+def counting(ask: _data.Reader, doing: str = "Counting repeats in") -> Iterator[None]:
     """Around the first question of a page, before anything stands below that could move.
 
     Says what a server does that is asked about a store for the first time. Later only what is new is counted.
     """
-    path = str(_data.database())
-    if path in _counted:
+    asked = str(_data.database()), doing
+    if asked in _counted:
         yield
         return
     calls = ask.coverage(Filters()).calls
@@ -34,7 +34,7 @@ def counting(ask: _data.Reader) -> Iterator[None]:
         yield
     else:
         waiting = st.empty()
-        with waiting, st.spinner(f"Counting repeats in {count(calls, 'call')}…", show_time=True):
+        with waiting, st.spinner(f"{doing} {count(calls, 'call')}…", show_time=True):
             yield
         waiting.empty()
-    _counted.add(path)
+    _counted.add(asked)

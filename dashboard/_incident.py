@@ -10,7 +10,17 @@ import streamlit as st
 
 from ..guard import GuardPolicy
 from ..replay import Filters, Incident, IncidentDetail, Label
-from . import _data, _incident_around, _incident_calls, _incident_list, _label_box, _links, _queries, _ui
+from . import (
+    _data,
+    _first,
+    _incident_around,
+    _incident_calls,
+    _incident_list,
+    _label_box,
+    _links,
+    _queries,
+    _ui,
+)
 from ._charts import show
 from ._incident_calls import Place, in_run
 from ._incident_faults import FAULT
@@ -38,7 +48,8 @@ _SAME = 100
 def draw(key: str, policy: GuardPolicy, filters: Filters) -> None:
     """The page of one incident. Raises NotFoundError."""
     with _data.reader() as ask:
-        detail = ask.incident(key, policy)
+        with _first.counting(ask):
+            detail = ask.incident(key, policy)
         one = detail.incident
         run_calls = ask.run_calls(one.run_id, policy)
         found, labels = _incident_list.asked(ask, policy, filters)

@@ -120,21 +120,24 @@ def draw(faults: Sequence[Fault], labels: Mapping[str, Label], *, key: str, now_
             "open": st.column_config.ButtonColumn(
                 "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
             ),
-            "who": text("Agent / tool", width=185),
+            "who": text("Agent / tool", width=210),
             "repeats": number(
-                "Repeats", help="Calls of all its incidents that brought nothing new", width=72
+                "Repeats",
+                help="Calls of all its incidents that brought nothing new",
+                format="localized",
+                width=72,
             ),
-            "runs": number("Runs", width=58),
-            "incidents": number("Incidents", width=78),
-            "kind": text("Kind", width=92),
-            "label": text("Label", help="What people said of its incidents", width=160),
+            "runs": number("Runs", format="localized", width=58),
+            "incidents": number("Incidents", format="localized", width=76),
+            "kind": text("Kind", width=86),
+            "label": text("Label", help="What people said of its incidents", width=150),
             "resolved": text("Resolved", help="Incidents that another result or work followed", width=84),
-            "last": text("Last seen", width=100),
+            "last": text("Last seen", width=90),
             "tokens": number(
-                "Tokens", help="Of the requests meanwhile, where recorded", format="localized", width=84
+                "Tokens", help="Of the requests meanwhile, where recorded", format="localized", width=68
             ),
             "cost": number(
-                "Cost", help="Of the requests meanwhile, where recorded", format="$%.4f", width=76
+                "Cost", help="Of the requests meanwhile, where recorded", format="$%.4f", width=66
             ),
             "arguments": text("Arguments or error of one", width=260),
         },

@@ -90,7 +90,7 @@ _ENDED = {"unresolved": "unresolved", "resolved": "resolved", "stopped": "stoppe
 
 def controls() -> None:
     """The page's own filters. They are drawn wherever the list matters, so that the URL keeps them."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="incident_filters"):
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium", key="incident_filters"):
         _pills("Kind", "kind", KIND_NAMES)
         _pills("Came back with", "outcome", OUTCOMES)
         _pills("Ended", "ended", _ENDED, single=True)

@@ -130,31 +130,31 @@ def draw(
         total=total,
         columns={
             "open": st.column_config.ButtonColumn(
-                "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
+                "", on_click=clicked, key=f"{key}_open", type="tertiary", width=60, pinned=True
             ),
-            "who": st.column_config.TextColumn("Agent / tool", width=205),
+            "who": st.column_config.TextColumn("Agent / tool", width=195),
             "repeats": st.column_config.NumberColumn(
-                "Repeats", help="Calls that brought nothing new", width=72
+                "Repeats", help="Calls that brought nothing new", format="localized", width=70
             ),
-            "age": st.column_config.TextColumn("Last seen", width=100),
-            "kind": st.column_config.TextColumn("Kind", width=92),
+            "age": st.column_config.TextColumn("Last seen", width=90),
+            "kind": st.column_config.TextColumn("Kind", width=86),
             "label": st.column_config.TextColumn("Label", help="What a person said it was", width=140),
-            "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=68),
+            "took": st.column_config.TextColumn("Took", help="From its first call to its last", width=66),
             "tokens": st.column_config.NumberColumn(
-                "Tokens", help="Of the requests in between", format="localized", width=68
+                "Tokens", help="Of the requests in between", format="localized", width=66
             ),
-            "ending": st.column_config.TextColumn("Ended", width=128),
+            "ending": st.column_config.TextColumn("Ended", width=126),
             "nudge": st.column_config.NumberColumn(
-                "▲ Nudge", help="Which of its calls is nudged first", width=74
+                "▲ Nudge", help="Which of its calls is nudged first", width=72
             ),
-            "block": st.column_config.NumberColumn("■ Block", help="Which of its calls is blocked", width=70),
+            "block": st.column_config.NumberColumn("■ Block", help="Which of its calls is blocked", width=68),
             "sure": st.column_config.TextColumn(
                 "Certainty",
                 help="Projected: at least one of its verdicts comes after an intervention that the recorded "
                 "agent did not see",
-                width=82,
+                width=80,
             ),
-            "cost": st.column_config.NumberColumn("Cost", format="$%.4f", width=70),
+            "cost": st.column_config.NumberColumn("Cost", format="$%.4f", width=66),
             "how": st.column_config.TextColumn("How it ended", width=170),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=160),
             "service": st.column_config.TextColumn("Service", width=130),

@@ -20,7 +20,7 @@ __all__ = ["TALL", "broken", "causes", "requests", "risks"]
 _Place = tuple[str | None, str | None, str | None]  # trace id, span id, rules to show it by
 
 _TEXT = st.column_config.TextColumn
-_VERDICT = 130
+_VERDICT = 126
 TALL = 66
 """Height in pixels of rows in which texts wrap; up to 64 Streamlit leaves them in one line."""
 _ONE_LINE = 31
@@ -91,13 +91,13 @@ def causes(found: Sequence[Cause]) -> None:
         alt="Causes: one broken history a line",
         row_height=_height(rows["before"]),
         columns={
-            "before": _TEXT("What came just before it", width=190),
+            "before": _TEXT("What came just before it", width=195),
             "verdict": _TEXT("Verdict", width=_VERDICT, help="On its first request"),
-            "requests": _NUMBER("Requests", width=75, help="Retries and later requests that carried it on"),
-            "class": _TEXT("Refused over", width=155),
-            "agent": _TEXT("Agent", width=120),
-            "provider": _TEXT("Provider", width=90),
-            "model": _TEXT("Model", width=120),
+            "requests": _NUMBER("Requests", width=74, help="Retries and later requests that carried it on"),
+            "class": _TEXT("Refused over", width=145),
+            "agent": _TEXT("Agent", width=110),
+            "provider": _TEXT("Provider", width=80),
+            "model": _TEXT("Model", width=100),
             "last": _when("Last (UTC)"),
             "first": _when("First (UTC)"),
             "id": _TEXT("Call id at fault", width=220),
@@ -131,10 +131,10 @@ def requests(found: Sequence[JudgedRequest], key: str = "failed_requests") -> No
         columns={
             "class": _TEXT("Refused over", width=155),
             "verdict": _TEXT("Verdict", width=_VERDICT),
-            "repairs": _TEXT("Repair", width=200),
+            "repairs": _TEXT("Repair", width=185),
             "when": _when("When (UTC)"),
             "status": _TEXT("Status", width=65),
-            "text": _TEXT("What the provider said", width=330),
+            "text": _TEXT("What the provider said", width=300),
             "agent": _TEXT("Agent", width=120),
             "provider": _TEXT("Provider", width=90),
             "model": _TEXT("Model", width=120),

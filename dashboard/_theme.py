@@ -102,6 +102,8 @@ def streamlit_options() -> dict[str, Any]:
     options: dict[str, Any] = {
         "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",
+        # A spreadsheet runs cells of Streamlit's own CSV that begin with "=". Our downloads are safe to open.
+        "client.disableDataExport": True,
         # A knob has the saved policy as its default and is moved by its neighbour's callback: both are meant.
         "global.disableWidgetStateDuplicationWarning": True,
         "client.showErrorDetails": "none",

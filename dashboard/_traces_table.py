@@ -10,7 +10,7 @@ from ..replay.traces import RunPage, RunRow, RunSort
 from . import _data, _first, _snippets, _traces_link, _ui
 from ._filters import View
 from ._text import count, plain
-from ._traces_words import costs, ended, ended_cell, names, who
+from ._traces_words import costs, ended, ended_cell, names, short_id, who
 from ._units import ago, duration, when
 
 __all__ = ["draw", "table"]
@@ -131,7 +131,7 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             "age": [ago(one.last_ns, now_ns) for one in found],
             "agent": [names(one.agent_name or one.service_name, one.several_agents) for one in found],
             "service": [names(one.service_name) for one in found],
-            "short": [plain(one.run_id, 120)[:8] for one in found],
+            "short": [short_id(one.run_id) for one in found],
             "repeats": [one.repeats for one in found],
             "incidents": [one.incidents for one in found],
             "status": [ended_cell(one) for one in found],
@@ -164,22 +164,24 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
         height="content",
         columns={
             "open": st.column_config.ButtonColumn(
-                "", on_click=clicked, key=f"{key}_open", type="tertiary", width=64, pinned=True
+                "", on_click=clicked, key=f"{key}_open", type="tertiary", width=56, pinned=True
             ),
-            "age": text("Last sign", width=95),
-            "agent": text("Agent", width=130, help="Or its service, where the agent has no name"),
-            "service": text("Service", width=110),
-            "short": text("Run", width=84, help="How its id begins; the whole id is further right"),
+            "age": text("Last sign", width=88),
+            "agent": text("Agent", width=118, help="Or its service, where the agent has no name"),
+            "service": text("Service", width=108),
+            "short": text(
+                "Run", width=100, help="What tells its id from others; the whole id is further right"
+            ),
             "repeats": number(
-                "Repeats", width=72, help="Calls with the same result as the equal call before"
+                "Repeats", width=66, help="Calls with the same result as the equal call before"
             ),
-            "incidents": number("Incidents", width=78),
-            "status": text("Ended", width=128),
-            "calls": number("Calls", width=62, format="localized", help="That finished"),
-            "failed": number("Failed", width=62, format="localized", help="Calls that failed"),
-            "requests": number("Requests", width=76, format="localized", help="To a model"),
-            "took": text("Took", width=88, help="From its first to its last sign"),
-            "tokens": number("Tokens", width=84, format="localized", help="Sent and answered"),
+            "incidents": number("Incidents", width=76),
+            "status": text("Ended", width=122),
+            "calls": number("Calls", width=52, format="localized", help="That finished"),
+            "failed": number("Failed", width=56, format="localized", help="Calls that failed"),
+            "requests": number("Requests", width=72, format="localized", help="To a model"),
+            "took": text("Took", width=70, help="From its first to its last sign"),
+            "tokens": number("Tokens", width=66, format="localized", help="Sent and answered"),
             "cost": text("Cost", width=78),
             "model": text("Model", width=130),
             "when": st.column_config.DatetimeColumn("Began (UTC)", format="YYYY-MM-DD HH:mm:ss", width=155),

@@ -9,7 +9,7 @@ from ._text import count, plain
 from ._theme import KIND_NAMES
 from ._units import duration, money
 
-__all__ = ["SOURCES", "STATUS", "costs", "ended", "ended_cell", "names", "said", "spent", "who"]
+__all__ = ["SOURCES", "STATUS", "costs", "ended", "ended_cell", "names", "said", "short_id", "spent", "who"]
 
 STATUS = {
     "ok": "✓ OK",
@@ -34,10 +34,23 @@ SOURCES = {
 }
 """What made it a run."""
 
+_PREFIXES = ("conversation:", "mcp_session:")
+_TRACE_ID = 32
+"""Digits."""
+
 
 def names(name: str | None, several: bool = False) -> str | None:
     """A name for a cell; None where none is recorded."""
     return None if name is None else plain(name, 60) + (" and others" if several else "")
+
+
+def short_id(run_id: str) -> str:
+    """What tells its id from others': no word for what made it a run; and which run of its trace it is."""
+    inner = run_id.split(":", 1)[1] if run_id.startswith(_PREFIXES) else run_id
+    trace, _, span = inner.partition("/")
+    if span and len(trace) == _TRACE_ID:
+        return f"{plain(trace[:8])}/{plain(span[:4])}"
+    return plain(inner, 120)[:12]
 
 
 def spent(cost: float | None) -> str | None:

@@ -54,12 +54,12 @@ def columns(window: SpanWindow, fold: Any) -> dict[str, Any]:
     length = duration(window.last_ns - window.first_ns)
     return {
         "fold": fold,
-        "name": text("Span", width=270),
+        "name": text("Span", width=225),
         "verdict": _ui.verdict_column("Verdict", 120),
         "bar": st.column_config.ImageColumn(f"0 s … {length}", width=_WIDTH + 16),
-        "took": text("Took", width=78, help="Of several spans: inside them, summed up"),
-        "failed": text("Failed", width=84),
-        "begins": text("Begins", width=80, help="After the begin of what is shown"),
+        "took": text("Took", width=72, help="Of several spans: inside them, summed up"),
+        "failed": text("Failed", width=74),
+        "begins": text("Begins", width=76, help="After the begin of what is shown"),
         "kind": text("Kind", width=70),
         "count": number("In a row", width=70, help="Equal results in a row, this call included"),
         "sure": text(

@@ -159,6 +159,8 @@ def _sentence(figures: Figures, incidents: list[Found], seen: Coverage) -> str:
     if not loops:
         return f"None of {plural(figures.runs, 'run')} went in circles{part}."
     worst = loops[0]
+    equal = sum(one.repeated_calls == worst.repeated_calls for one in loops)
+    which = "the worst" if equal == 1 else f"one of the {equal:,} worst"
     agent, tool = name_of(worst.agent_name, "unnamed agent"), name_of(worst.tool_name, "?")
     what = {
         IncidentKind.LOOP: "equal answers",
@@ -167,6 +169,6 @@ def _sentence(figures: Figures, incidents: list[Found], seen: Coverage) -> str:
         IncidentKind.SAME_ERROR: "calls with one error",
     }[worst.kind]
     return (
-        f"{figures.runs_looping:,} of {plural(figures.runs, 'run')} went in circles{part}; the worst is "
+        f"{figures.runs_looping:,} of {plural(figures.runs, 'run')} went in circles{part}; {which} is "
         f"{agent} / {tool}: {worst.calls:,} {what} in {duration(worst.duration_ns)}."
     )

@@ -79,7 +79,7 @@ def _said(seen: ErrorBreakdown) -> str:
     tool, worst = max(tools.items(), key=lambda item: item[1])
     return (
         f"{seen.failed:,} of {count(seen.calls, 'call')} failed ({seen.failed / seen.calls:.0%}), "
-        f"most of them as {kind.replace('_', ' ')} ({most:,}) and in {plain(tool, 60)} ({worst:,}). "
+        f"most often as {kind.replace('_', ' ')} ({most:,}) and in {plain(tool, 60)} ({worst:,}). "
         f"The guard counts {seen.counted:,} of the failures."
     )
 
@@ -153,10 +153,10 @@ def _texts(seen: ErrorBreakdown) -> None:
         selection_mode="single-row-required",
         column_config={
             "calls": st.column_config.NumberColumn("Calls", format="localized", width=64),
-            "text": st.column_config.TextColumn("Text", width=430),
-            "tool": st.column_config.TextColumn("Tool", width=150),
+            "text": st.column_config.TextColumn("Text", width=385),
+            "tool": st.column_config.TextColumn("Tool", width=140),
             "kind": st.column_config.TextColumn("Kind", width=100),
-            "counted": st.column_config.TextColumn("Guard", width=115),
+            "counted": st.column_config.TextColumn("Guard", width=110),
             "runs": st.column_config.NumberColumn("Runs", format="localized", width=60),
             "last": st.column_config.DatetimeColumn(
                 "Last seen (UTC)", format="YYYY-MM-DD HH:mm:ss", width=150

@@ -118,6 +118,8 @@ def _none(seen: Totals, coverage: Coverage) -> None:
 
 def _worst(found: list[Incident], order: Order = ORDERS["repeats"], *, one_fault: bool = False) -> str:
     worst = found[0]
+    most = order.value(worst)
+    equal = 1 if most is None else sum(order.value(one) == most for one in found)
     who = f"{plain(worst.agent_name, 60)} / " if worst.agent_name else ""
     what = " → ".join(plain(tool, 40) for tool in worst.tools[:4])
     runs = len({one.run_id for one in found})
@@ -129,13 +131,16 @@ def _worst(found: list[Incident], order: Order = ORDERS["repeats"], *, one_fault
     elif stopped:
         others = "" if stopped == len(found) else ", the others resolved"
         ended = f"{stopped:,} stopped by a live guard{others}"
-    kind = _WORST.get(worst.kind) or f"is a {KIND_NAMES.get(worst.kind, worst.kind)}"
+    first, kind = order.worst, _WORST.get(worst.kind) or f"is a {KIND_NAMES.get(worst.kind, worst.kind)}"
+    if equal > 1:
+        first = f"One of the {equal:,} {order.worst.removeprefix('The ').removeprefix('one ')}"
+        kind = kind.replace("are ", "is a case of ")
     cost = f", {money(worst.cost)}" if order.name == "cost" and worst.cost is not None else ""
     spent = _incident_list.spent(worst) if order.name == "tokens" else None
     fault = "of one fault " if one_fault else ""
     return (
         f"{count(len(found), 'incident')} {fault}in {count(runs, 'run')}, {ended}. "
-        f"{order.worst} {kind} of {who}{what}: "
+        f"{first} {kind} of {who}{what}: "
         f"{count(worst.calls, 'call')}, {worst.repeated_calls:,} of them for nothing, "
         f"in {duration(worst.duration_ns)}{cost}{'' if spent is None else f', {spent:,} tokens'}."
     )

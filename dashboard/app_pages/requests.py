@@ -13,6 +13,7 @@ from loopscope.dashboard import (
     _charts,
     _data,
     _filters,
+    _first,
     _policy,
     _request,
     _request_charts,
@@ -59,7 +60,8 @@ def _one(key: str) -> None:
 
 def _all() -> None:
     with _data.reader() as ask:
-        seen = ask.refused(saved.policy, view.filters)
+        with _first.counting(ask, "Judging refused requests of a store with"):
+            seen = ask.refused(saved.policy, view.filters)
         checked, current = None, False
         if 0 < seen.coverage.passed <= _data.CHECKED_AT_ONCE:
             checked = ask.checked_requests(saved.policy, view.filters, _SECONDS)
@@ -117,7 +119,7 @@ def _figures(seen: RequestAnalysis) -> None:
         _ui.figure(
             "Failed",
             f"{totals.failed:,}",
-            note=(f"{totals.failed / totals.requests:.1%} of all" if totals.failed else "none")
+            note=(f"{_share(totals.failed / totals.requests)} of all" if totals.failed else "none")
             + (f"; {totals.cancelled:,} more cancelled" if totals.cancelled else ""),
         )
         _ui.figure(
@@ -137,6 +139,11 @@ def _figures(seen: RequestAnalysis) -> None:
         )
         _ui.figure("✗ Not preventable", f"{totals.not_prevented:,}", note="judged on the recorded history")
         _ui.figure("? Cannot be judged", f"{totals.undetermined:,}", note=_undetermined(seen))
+
+
+def _share(part: float) -> str:
+    """Of few failures among many requests it is not said that there were none."""
+    return f"{part:.1%}" if part >= 0.001 else "< 0.1%"
 
 
 def _prevented(seen: RequestAnalysis) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -278,6 +279,29 @@ def test_the_sentence_of_one_incident_is_good_english(samples_db, visit, monkeyp
     sentence = visit(samples_db, "incidents").text[0].value
     ended = "resolved" if one.resolved else "1 ended its run unresolved"
     assert sentence.startswith(f"1 incident in 1 run, {ended}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sort", "said"),
+    [
+        ("loop", "repeats", "One of the 2 worst is a loop of "),
+        ("twins", "repeats", "One of the 2 worst is a case of twin calls of "),
+        ("loop", "time taken", "One of the 2 longest is a loop of "),
+        ("loop", "tokens", "One of the 2 with the most tokens is a loop of "),
+    ],
+)
+def test_the_worst_of_several_equal_ones_is_said_to_be_one_of_them(
+    samples_db, visit, monkeypatch, kind, sort, said
+):
+    with Store(samples_db).lease() as con:
+        one = next(found for found in replay(con, GuardPolicy()).incidents if found.kind == kind)
+    twice = [one, dataclasses.replace(one, key="0" * len(one.key))]
+    monkeypatch.setattr(_data.Reader, "incidents", lambda *_: twice)
+    app = visit(samples_db)
+    app.query_params["sort"] = sort
+    app.switch_page("app_pages/incidents.py").run()
+    well(app)
+    assert f". {said}" in app.text[0].value
 
 
 def test_a_busy_database_says_so_and_offers_to_try_again(samples_db, visit):

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from loopscope.collector import Store, import_paths
 from loopscope.dashboard import _data, _traces_link, _traces_table, _waterfall
+from loopscope.dashboard._traces_words import short_id
 from loopscope.guard import GuardPolicy
 from loopscope.replay.traces import RunSort, list_runs, span_tree
 from loopscope.sample_traces import files
@@ -19,6 +20,21 @@ APP = Path(_data.__file__).with_name("app.py")
 POLICY = GuardPolicy()
 
 Open = Callable[..., AppTest]
+
+
+@pytest.mark.parametrize(
+    ("run_id", "short"),
+    [
+        ("conversation:chat-70211", "chat-70211"),
+        ("mcp_session:9f0c3a1b22334455", "9f0c3a1b2233"),
+        (f"{'eeda9147' * 4}/17bb3caac7542a40", "eeda9147/17bb"),
+        (f"{'eeda9147' * 4}/57d955d54f775bd5", "eeda9147/57d9"),
+        ("f858889f7cbcb405af47902239faf478", "f858889f7cbc"),
+        ("a/b", "a/b"),
+    ],
+)
+def test_short_ids_tell_runs_apart(run_id, short):
+    assert short_id(run_id) == short
 
 
 @pytest.fixture(scope="module")

@@ -141,6 +141,11 @@ def test_coverage_counts_per_dialect_and_names_the_setting() -> None:
 # Overview
 
 
+def test_overview_says_that_the_worst_is_one_of_several_equal_ones() -> None:
+    con = database([*[call(at=n) for n in range(4)], *[call(run="run-2", at=n) for n in range(4)]], [])
+    assert "2 of 2 runs went in circles; one of the 2 worst is " in overview(con, GuardPolicy()).sentence
+
+
 def test_overview_says_what_is_worst() -> None:
     con = database(
         [*[call(at=n) for n in range(14)], call("read", run="run-2", at=99)], [request(status="error")]
