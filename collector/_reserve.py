@@ -39,7 +39,9 @@ class Reserve:
         `segment` is a name that no other segment has.
         """
         if self._descriptor is not None:
-            return
+            if os.fstat(self._descriptor).st_nlink:
+                return
+            self.close()  # it was deleted, with the spool it may be
         path = segment.with_name(f"{PREFIX}{segment.name}")
         try:
             # For reading: a file that is open to write would keep the disk from being made read-only.

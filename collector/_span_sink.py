@@ -97,8 +97,9 @@ class SpanSink:
 
         `dropped` is how many spans of `service` were lost since the segment before.
         """
+        segment = self.spool.write([("traces", payload)], meta=_meta(service, dropped))
         self.reserve.keep(self.spool.name(time.time_ns()))
-        return self.spool.write([("traces", payload)], meta=_meta(service, dropped))
+        return segment
 
     def note_loss(self, dropped: int, service: str | None) -> None:
         """Say in the spool, even of a full disk, that so many spans are lost if this process ends now."""

@@ -173,6 +173,22 @@ def test_what_an_agent_cannot_write_at_its_end_is_counted(store, monkeypatch, qu
     assert lost(store) == 20
 
 
+def test_the_number_finds_a_place_in_a_spool_that_was_made_again(store, monkeypatch):
+    agent = Agent(store.path)
+    agent.call(1)
+    assert agent.provider.force_flush()
+    fold(store)
+    shutil.rmtree(Spool(store.path).path)
+    agent.call(1)
+    assert agent.provider.force_flush()
+    with refused(monkeypatch, errno.ENOSPC):
+        agent.call(7)
+        agent.provider.shutdown()
+        agent.ended()
+    fold(store)
+    assert (calls(store), lost(store)) == ([1, 2], 7)
+
+
 def test_what_was_given_up_and_is_written_after_all_is_not_counted(store, monkeypatch):
     agent = Agent(store.path)
     agent.call(3)
