@@ -171,9 +171,17 @@ _STYLE = """<style>
 .js-plotly-plot .xtitle, .js-plotly-plot .ytitle, .js-plotly-plot .legendtext,
 .js-plotly-plot .bartext-outside, .js-plotly-plot .textpoint text {
   fill: currentColor !important; }
+.st-key-latent [data-stale="true"] { opacity: 1 !important; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] > div { opacity: 0.92 !important; }
 [data-testid="stButtonGroup"] button[data-selected="true"] { color: light-dark(#2450BE, #94B3FF) !important; }
 [data-testid="stButtonGroup"] button[data-selected="true"] * { color: inherit; }
+[role="tab"][aria-selected="true"], [role="tab"][aria-selected="true"] * {
+  color: light-dark(#2450BE, #94B3FF) !important; }
+[data-testid^="stBaseButton"] kbd { opacity: 0.85 !important; }
+[data-testid="stCode"] .token:is(.deleted, .deleted-sign) {
+  color: light-dark(#B3261E, #FF9A93) !important; }
+[data-testid="stCode"] .token:is(.inserted, .inserted-sign) {
+  color: light-dark(#11682F, #7DEFA1) !important; }
 [data-testid="stCode"] .token:is(.comment, .punctuation, .operator) { color: light-dark(#4E5866, #A9B0BD); }
 [data-testid="stCode"] .token:is(.keyword, .builtin, .function, .boolean, .tag, .property) {
   color: light-dark(#1555B0, #83C9FF); }
@@ -189,7 +197,8 @@ def style() -> None:
     """Draw the logo, and the rules of style that no option covers.
 
     The size of a page's first sentence; the page's own text colour for texts of charts, which follows a
-    switch between light and dark without a rerun; and colours of small grey texts and of code that keep a
+    switch between light and dark without a rerun; no fading of a part that draws itself anew every few
+    seconds while it works; and colours of small grey texts, of code and of what is chosen that keep a
     contrast of 4.5:1, which Streamlit's own do not on a light ground.
     """
     st.logo(WORDMARK, icon_image=ICON, size="medium")

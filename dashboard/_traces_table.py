@@ -168,15 +168,15 @@ def table(found: tuple[RunRow, ...], *, now_ns: int, key: str = "runs") -> None:
             ),
             "age": text("Last sign", width=88),
             "agent": text("Agent", width=118, help="Or its service, where the agent has no name"),
-            "service": text("Service", width=108),
-            "short": text(
-                "Run", width=100, help="What tells its id from others; the whole id is further right"
-            ),
             "repeats": number(
                 "Repeats", width=66, help="Calls with the same result as the equal call before"
             ),
             "incidents": number("Incidents", width=76),
             "status": text("Ended", width=122),
+            "service": text("Service", width=108),
+            "short": text(
+                "Run", width=100, help="What tells its id from others; the whole id is further right"
+            ),
             "calls": number("Calls", width=52, format="localized", help="That finished"),
             "failed": number("Failed", width=56, format="localized", help="Calls that failed"),
             "requests": number("Requests", width=72, format="localized", help="To a model"),

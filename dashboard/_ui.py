@@ -164,7 +164,7 @@ def empty(title: str, teaches: str, *snippets: tuple[str, str, str]) -> None:
         st.markdown(teaches)
         for label, code, language in snippets:
             st.caption(label)
-            st.code(code, language=language)
+            st.code(code, language=language, wrap_lines=True)
 
 
 def text_box(

@@ -94,12 +94,12 @@ def _send() -> None:
     st.markdown(way.about)
     for caption, code, language in way.parts:
         st.caption(caption)
-        st.code(code, language=language)
+        st.code(code, language=language, wrap_lines=True)
     st.caption(f":material/visibility: {way.content}")
     with st.expander("Other ways: one line in Python, a processor of your own, from a terminal"):
         for name, (about, code, language) in _snippets.grouped().items():
             st.caption(f"**{name}.** {about}")
-            st.code(code, language=language)
+            st.code(code, language=language, wrap_lines=True)
 
 
 def _services(services, now: int) -> None:
@@ -198,7 +198,7 @@ def _keep() -> None:
     _ui.section("Keep it small", "Nothing is removed by itself. Labels and policies stay when runs go.")
     for about, code in _snippets.retention():
         st.caption(about)
-        st.code(code, language="bash")
+        st.code(code, language="bash", wrap_lines=True)
 
 
 def _lost(lost) -> None:

@@ -275,7 +275,8 @@ def _passed(seen: RequestAnalysis, checked: RequestAnalysis | None, current: boo
     if not seen.coverage.passed:
         return
     _state().update(found=checked, about=_about(), drawn=False)
-    st.fragment(_latent, run_every=None if current else _EVERY)(seen.coverage.passed, current)
+    with st.container(key="latent"):
+        st.fragment(_latent, run_every=None if current else _EVERY)(seen.coverage.passed, current)
 
 
 @_ui.guarded
