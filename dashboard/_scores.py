@@ -20,7 +20,6 @@ def draw(still: GuardPolicy, draft: GuardPolicy, saved: GuardPolicy, filters: Fi
     with _data.reader() as ask:
         labels = ask.labels()
         scores = ask.scores(still, _LEVELS, filters) if labels else None
-        ask.release()
     if scores is None or not scores.labels.incidents:
         _teach(bool(labels))
         return

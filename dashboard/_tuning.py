@@ -75,7 +75,8 @@ def draw(view: View, saved: _policy.Saved) -> None:
             _ui.coverage_note(now.coverage)
         changes = st.container()
         _take_away(draft, saved)
-        # The calls behind the figures take as long as these: the browser draws all else meanwhile.
+        # The calls behind the figures take as long as these: the browser draws all else meanwhile. The file
+        # is held while the picture is made, which takes less than to open it again.
         changed = _changed(ask, draft, saved, filters)
         ask.release()
     with changes:

@@ -102,7 +102,6 @@ def _map(draft: GuardPolicy, saved: GuardPolicy, filters: Filters) -> None:
     nudges, blocks = _axes(draft, saved)
     with _data.reader() as ask:
         grid = ask.sweep(_still(draft, saved), nudges, blocks, filters)
-        ask.release()
     _charts.show(
         _tuning_map.threshold_map(
             grid,
@@ -132,7 +131,6 @@ def _curve(draft: GuardPolicy, saved: GuardPolicy, filters: Filters) -> None:
     _, blocks = _axes(draft, saved)
     with _data.reader() as ask:
         rows = ask.sweep(_still(draft, saved), (None,), _levels(blocks), filters)
-        ask.release()
     if not any(row.totals.calls_after_block for row in rows):
         st.caption("No block threshold from here on would have prevented a call.")
         return
