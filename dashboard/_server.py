@@ -113,7 +113,7 @@ def serve(
         if token is not None:
             say(_about_token(host, local, page_server))
         if page_server is not None:
-            cleanup.enter_context(warmed())
+            cleanup.enter_context(warmed(db_path))
         if page_server is not None and open_browser:
             webbrowser.open(page_server.url + (f"/?{urlencode({'token': token})}" if token else ""))
         stop.wait()

@@ -8,6 +8,10 @@ import pkgutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..collector import Store
+from ..guard import LoopscopeError
 
 __all__ = ["warmed"]
 
@@ -16,8 +20,8 @@ _HEAVY = ("pandas", "plotly.graph_objects", "loopscope.replay")
 
 
 @contextmanager
-def warmed() -> Iterator[None]:
-    """Load the modules of pages in a thread.
+def warmed(db: Path) -> Iterator[None]:
+    """Load the modules of pages in a thread, and in another count repeats, which nearly all pages ask for.
 
     Streamlit collects garbage after every run of a script, also of the smallest fragment, and a full
     collection looks at all that Plotly, pandas and Streamlit are made of: 0.08 s in which every other thread
@@ -39,11 +43,20 @@ def warmed() -> Iterator[None]:
         if not ended.is_set():
             gc.freeze()
 
-    thread = threading.Thread(target=load, name="loopscope-warm", daemon=True)
-    thread.start()
+    def count() -> None:
+        from ..replay import find_incidents
+
+        # A page that is asked for meanwhile waits for the same count, and does not begin one of its own.
+        with suppress(LoopscopeError), Store(db).lease() as con:
+            find_incidents(con)
+
+    threads = [threading.Thread(target=one, name="loopscope-warm", daemon=True) for one in (load, count)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         ended.set()
-        thread.join(5)
+        for thread in threads:
+            thread.join(5)
         gc.unfreeze()
