@@ -115,12 +115,12 @@ def _by_model(
     params: dict[str, Any],
     kinds: list[str],
 ) -> tuple[NamedErrors, ...]:
-    store.register("failed_calls", judging.arrow("error_calls", params, where))
+    store.register("failed_turns", judging.arrow("error_turns", params, where))
     store.register("run_names", facts.runs)
     try:
         found = rows(store, sql_text("error_models"))
     finally:
-        store.unregister("failed_calls")
+        store.unregister("failed_turns")
         store.unregister("run_names")
     return _most_first(NamedErrors(row["model"], kinds[row["kind"]], row["calls"]) for row in found)
 

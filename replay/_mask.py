@@ -36,12 +36,29 @@ def mask(text: str) -> str:
     return _VOLATILE.sub(lambda match: _NAMES.get(match.lastgroup or "") or match[0], text[:_LIMIT])
 
 
+_KEPT_ERRORS = 100_000
+_masked: dict[tuple[int, int], str] = {}  # by the hashes of text and arguments
+_same: dict[str, str] = {}  # one copy of each masked text: there are few
+
+
 def mask_error(text: str, arguments: str | None = None) -> str:
     """An error's text with the parts replaced that depend on the one call.
 
     Beside what `mask` replaces: paths, addresses, quoted words, and the values of `arguments`
-    where the text repeats them.
+    where the text repeats them. Worked out once: a store that grew is looked through for its new errors.
     """
+    key = (hash(text), hash(arguments))
+    found = _masked.get(key)
+    if found is None:
+        if len(_masked) >= _KEPT_ERRORS:
+            _masked.clear()
+            _same.clear()
+        found = _mask_error(text, arguments)
+        found = _masked[key] = _same.setdefault(found, found)
+    return found
+
+
+def _mask_error(text: str, arguments: str | None) -> str:
     text = text[:_LIMIT]
     for value in _values(arguments):
         text = text.replace(value, "<arg>")

@@ -1,19 +1,13 @@
--- Failed calls (`failed_calls`: run, seq, kind) by the model that asked for them: that of the call's turn.
+-- Failed calls (`failed_turns`: run, turn, kind, calls) by the model that asked for them: that of the call's turn.
 -- NULL: the turn or its model is not known.
-WITH failed AS (
-    SELECT n.run_id, f.seq, f.kind FROM failed_calls AS f JOIN run_names AS n ON n.run = f.run
-),
-turns AS (
-    SELECT f.run_id, c.turn, f.kind, count(*) AS calls
-    FROM failed AS f
-    LEFT JOIN tool_call_rows AS c ON c.run_id = f.run_id AND c.seq = f.seq
-    GROUP BY f.run_id, c.turn, f.kind
+WITH turns AS (
+    SELECT n.run_id, f.turn, f.kind, f.calls FROM failed_turns AS f JOIN run_names AS n ON n.run = f.run
 ),
 models AS (
-    SELECT run_id, turn, min(model) AS model
-    FROM llm_request_rows
-    WHERE turn IS NOT NULL AND run_id IN (SELECT run_id FROM failed)
-    GROUP BY run_id, turn
+    SELECT q.run_id, q.turn, min(q.model) AS model
+    FROM (SELECT DISTINCT run_id, turn FROM turns) AS t
+    JOIN llm_request_rows AS q ON q.run_id = t.run_id AND q.turn = t.turn
+    GROUP BY q.run_id, q.turn
 )
 SELECT m.model, t.kind, CAST(sum(t.calls) AS BIGINT) AS calls
 FROM turns AS t
