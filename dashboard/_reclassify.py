@@ -69,11 +69,14 @@ def draw(group: ErrorGroup, saved: _policy.Saved) -> None:
                 on_click=_add,
                 args=(rule, saved),
             )
-            said = st.session_state.pop("_reclassified", None)
-            if said is True:
+            # Kept as long as the rule stands here: a rerun may be cut short before it was read.
+            added, problem = st.session_state.get("_reclassified") or (None, None)
+            if rule is None or rule != added:
+                pass
+            elif problem:
+                st.markdown(f":material/error: {lit(problem, 200)}", width="content")
+            elif rule in _knobs_draft.rest(saved.policy).outcome_rules:
                 st.markdown(":material/check: In the draft.", width="content")
-            elif said:
-                st.markdown(f":material/error: {lit(said, 200)}", width="content")
             st.page_link("app_pages/tuning.py", label="See what it changes", icon=":material/tune:")
 
 
@@ -100,4 +103,4 @@ def _kind(group: ErrorGroup, outcome: Outcome) -> ErrorKind | None:
 
 def _add(rule: OutcomeRule, saved: _policy.Saved) -> None:
     _knobs_draft.add_rule(rule, saved.policy)
-    st.session_state["_reclassified"] = _knobs_draft.problem_of("rules") or True
+    st.session_state["_reclassified"] = rule, _knobs_draft.problem_of("rules")

@@ -147,7 +147,7 @@ def holds_while_locked(store: Store, spans: list[dict[str, Any]], calls: int, ca
     """Writers write on, readers are told who holds the file, and all is there once it is free."""
     with store.lease():
         pass
-    monkeypatch.setattr(Store.__init__, "__kwdefaults__", {"timeout": 0.2, "create": True})
+    monkeypatch.setattr(Store.__init__, "__kwdefaults__", {**Store.__init__.__kwdefaults__, "timeout": 0.2})
     with held(store.path) as pid:
         with pytest.raises(duckdb.Error, match="Could not set lock"):  # the symptom, as reported
             duckdb.connect(str(store.path), read_only=True)
