@@ -2,6 +2,11 @@
 
 const running = new WeakMap(); // of each place on the page, how to end its questions
 
+let touched = -Infinity; // when somebody last clicked or typed: until it is sent, the script seems to rest
+for (const kind of ["pointerdown", "pointerup", "keydown", "change"]) {
+  document.addEventListener(kind, () => (touched = performance.now()), true);
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
   running.get(parentElement)?.();
   const begun = performance.now();
@@ -12,14 +17,22 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (!ended) timer = setTimeout(look, milliseconds);
   };
 
-  // A server that has just come back answers before the page's own connection to it stands again.
-  const connected = () => {
-    const app = document.querySelector("[data-test-connection-state]");
-    return !app || app.dataset.testConnectionState === "CONNECTED";
+  // A redraw that is asked for while the script runs cuts that run short, and with it what a click has begun:
+  // its callback ends where it next looks at the state of the session. And a server that has just come back
+  // answers before the page's own connection to it stands again.
+  const free = () => {
+    const app = document.querySelector("[data-test-script-state]");
+    const { testScriptState, testConnectionState } = app?.dataset ?? {};
+    return (
+      !app ||
+      (testScriptState === "notRunning" &&
+        testConnectionState === "CONNECTED" &&
+        performance.now() - touched > 400)
+    );
   };
 
   const redraw = () => {
-    if (!connected()) return later(data.every);
+    if (!free()) return later(data.every);
     setTriggerValue("moved", data.drawn);
     later(5000); // where that rerun failed
   };
