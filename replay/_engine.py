@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..guard import Thresholds
-from ._facts import Facts, facts_of
+from ._facts import Facts, facts_of, span_of
 from ._filters import ALL, Filters, fact_filter
 from ._sql import arrow, filtered, sql_text
 
@@ -201,14 +201,7 @@ def with_columns(
     """What was recorded of the calls (sql/call_columns.sql), with `more` columns of `verdicts`."""
     params = {"since": -(2**63), "until": 2**63 - 1}
     if verdicts.num_rows <= _FEW_CALLS:  # their time spares a look at the rest of the store
-        con = facts.cursor()
-        con.register("verdict_rows", verdicts)
-        ((since, until),) = con.execute(
-            "SELECT min(f.start_ns), max(f.start_ns) FROM facts AS f "
-            "JOIN verdict_rows AS v ON v.run = f.run AND v.seq = f.seq"
-        ).fetchall()
-        if since is not None:
-            params = {"since": since, "until": until}
+        params = span_of(facts, verdicts) or params
     store.register("verdict_rows", verdicts)
     store.register("run_names", facts.runs)
     try:

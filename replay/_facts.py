@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..guard import GuardPolicy
 
-__all__ = ["Facts", "facts_of", "forget", "one_state"]
+__all__ = ["Facts", "facts_of", "forget", "one_state", "span_of"]
 
 _KEPT_STORES = 2  # stores kept in memory
 _KEPT_ANSWERS = 100
@@ -167,6 +167,17 @@ def _newest(con: duckdb.DuckDBPyConnection, state: StoreState) -> Facts:
             while len(_cache) > _KEPT_STORES:
                 _cache.popitem(last=False)
     return facts
+
+
+def span_of(facts: Facts, calls: pa.Table) -> dict[str, int] | None:
+    """since, until: when the first and the last of some calls (run, seq) began; None where none is known.
+
+    It says where they lie in the store.
+    """
+    con = facts.cursor()
+    con.register("wanted_calls", calls)
+    span = rows(con, sql_text("span_of_calls"))[0]
+    return None if span["since"] is None else span
 
 
 def forget() -> None:

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..guard import GuardPolicy
-from ._facts import Facts
+from ._facts import Facts, span_of
 from ._mask import mask_error
-from ._sql import arrow, rows, sql_text
+from ._sql import arrow, sql_text
 from ._types import IncidentKind
 
 if TYPE_CHECKING:
@@ -216,11 +216,8 @@ def call_texts(
 ) -> list[dict[str, Any]]:
     """Who made the calls and what they said (sql/incident_heads.sql); texts cut at `limit` characters."""
     wanted = call_table(calls)
-    con = facts.cursor()
-    con.register("wanted_calls", wanted)
-    # When they were made says where they lie in the store.
-    span = rows(con, sql_text("span_of_calls"))[0]
-    if span["since"] is None:
+    span = span_of(facts, wanted)
+    if span is None:
         return []
     store.register("wanted_calls", wanted)
     store.register("run_names", facts.runs)
