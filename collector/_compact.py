@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..guard import StoreBusyError, StoreError
 from ._folder import folder_of
+from ._growth import NOTES_OF_GROUPS
 from ._lease import turnstile
 from ._store import BLOCK_BYTES, Store
 
@@ -74,6 +75,7 @@ def compact(store: Store) -> tuple[int, int]:
             try:
                 connection.execute(f"ATTACH '{_quoted(draft)}' AS fresh (BLOCK_SIZE {BLOCK_BYTES})")
                 connection.execute("COPY FROM DATABASE old TO fresh")
+                connection.execute(f"DELETE FROM fresh.meta WHERE starts_with(key, '{NOTES_OF_GROUPS}')")  # noqa: S608
                 connection.execute("CHECKPOINT fresh")
                 connection.execute("DETACH fresh")
             except duckdb.Error as error:

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-__all__ = ["MERGED_BYTES", "no_merging", "rows_to_add"]
+__all__ = ["MERGED_BYTES", "NOTES_OF_GROUPS", "no_merging", "rows_to_add"]
 
-MERGED_BYTES = 4 << 20  # the largest group that is made by merging: writing it takes 50-80 ms
+# The largest group that is made by merging, and the most that one transaction writes again: 60-100 ms. At
+# 4 MiB calls and requests of agent traces are joined once and not twice, and a span takes 10 B more.
+MERGED_BYTES = 6 << 20
 _MERGED_ROWS = 122_880
 _JOINED = 4  # groups of about one size become one: at 2, rows are written twice as often
 _REMEMBERED = 40  # groups at the end of a table
-_TAIL = "row_groups_"
+NOTES_OF_GROUPS = "row_groups_"  # and the name of a table: a key of `meta`
+
+_Group = list[int]  # the row id of its first row, rows and bytes of a group
 
 
 def no_merging(con: DuckDBPyConnection) -> None:
@@ -40,55 +44,65 @@ def no_merging(con: DuckDBPyConnection) -> None:
 def rows_to_add(con: DuckDBPyConnection, table: str, rows: pa.Table, notes: Notes) -> pa.Table:
     """`rows`, and before them rows that were taken out of the end of the table to be written with them.
 
-    To be called inside the transaction that adds the rows; `notes` are to be saved in it.
+    To be called inside the transaction that adds the rows; `notes` are to be saved in it. What is taken out
+    frees its blocks only at the commit, so the file grows by as much: where the transaction has written much
+    again for other tables, nothing is taken and a later one finds more to join.
     """
-    groups: list[list[int]] = []  # rows and bytes of the groups at the end of the table, the last one last
-    with suppress(ValueError, TypeError):
-        groups = json.loads(notes.get(f"{_TAIL}{table}") or "[]")
-    count, size = rows.num_rows, rows.nbytes
-    while taken := _alike(groups, count, size):
-        for more, bytes_more in groups[-taken:]:
-            count, size = count + more, size + bytes_more
-        del groups[-taken:]
-    first = _first_of_last(con, table, count - rows.num_rows)
-    if first is not None:
+    key = f"{NOTES_OF_GROUPS}{table}"
+    groups = _noted(notes.get(key))
+    end = sum(groups[-1][:2]) if groups else _end(con, table)
+    taken, size = _alike(groups, rows.num_rows, rows.nbytes)
+    if taken and notes.rewritten and notes.rewritten + size > MERGED_BYTES:
+        taken = 0
+    if taken and not groups[-1][0] < _end(con, table) <= end:  # the groups that were noted are not these
+        groups, taken, end = [], 0, _end(con, table)
+    if taken:
         names = ", ".join(rows.column_names)
-        last = f"FROM {table} WHERE rowid >= {first}"
+        last = f"FROM {table} WHERE rowid >= {groups[-taken][0]}"
         before = con.sql(f"SELECT {names} {last} ORDER BY rowid").to_arrow_table()
         con.execute(f"DELETE {last}")
         import pyarrow as pa
 
         rows = pa.concat_tables([before.cast(rows.schema), rows])
-    # Behind a large group nothing is at the end of the table any more.
-    groups = [*groups, [count, size]] if size < MERGED_BYTES else []
-    notes.set(f"{_TAIL}{table}", json.dumps(groups[-_REMEMBERED:]))
+        notes.rewritten += size
+        del groups[-taken:]
+    # The row ids of what was taken out are not given again: they are a hole before the new group.
+    groups.append([end, rows.num_rows, rows.nbytes])
+    notes.set(key, json.dumps(groups[-_REMEMBERED:]))
     return rows
 
 
-def _alike(groups: list[list[int]], count: int, size: int) -> int:
-    """How many groups at the end are to be joined with one of so many rows and bytes behind them."""
-    taken, total = 0, size
-    for more, bytes_more in reversed(groups):
-        count, total = count + more, total + bytes_more
-        if bytes_more > 2 * size or total > MERGED_BYTES or count > _MERGED_ROWS:
-            break
-        taken += 1
-    return taken if taken >= _JOINED - 1 else 0
+def _noted(text: str | None) -> list[_Group]:
+    """The groups at the end of a table, the last one last."""
+    with suppress(ValueError, TypeError):
+        groups = json.loads(text or "[]")
+        if all(len(group) == 3 for group in groups):  # earlier versions did not note row ids
+            return groups
+    return []
 
 
-def _first_of_last(con: DuckDBPyConnection, table: str, count: int) -> int | None:
-    """The row id from which on the last groups of a table stand, of `count` rows; None: take none of them.
+def _alike(groups: list[_Group], count: int, size: int) -> tuple[int, int]:
+    """How many groups at the end are to be joined with one of so many rows and bytes; the bytes of all then.
 
-    Groups went since they were noted, it may be; then these are others, and their texts could be large.
+    What was joined may be of the size of those before it, and is joined with them at once.
     """
-    if not count:
-        return None
+    taken = 0
+    while True:
+        more, rows, total = 0, count, size
+        for _, rows_more, bytes_more in reversed(groups[: len(groups) - taken]):
+            rows, total = rows + rows_more, total + bytes_more
+            if bytes_more > 2 * size or total > MERGED_BYTES or rows > _MERGED_ROWS:
+                break
+            more += 1
+        if more < _JOINED - 1:
+            return taken, size
+        joined = groups[len(groups) - taken - more : len(groups) - taken]
+        count += sum(group[1] for group in joined)
+        size += sum(group[2] for group in joined)
+        taken += more
+
+
+def _end(con: DuckDBPyConnection, table: str) -> int:
+    """The row id behind the last row."""
     last = con.execute(f"SELECT max(rowid) FROM {table}").fetchall()[0][0]  # noqa: S608
-    if last is None:
-        return None
-    first = last + 1 - count
-    if table != "contents":
-        return first
-    sizes = "SELECT rowid AS id, sum(strlen(text)) OVER (ORDER BY rowid DESC) AS size FROM contents"
-    small = f"SELECT min(id) FROM ({sizes} WHERE rowid >= {first}) WHERE size <= {MERGED_BYTES}"  # noqa: S608
-    return con.execute(small).fetchall()[0][0]
+    return 0 if last is None else last + 1

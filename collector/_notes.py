@@ -20,6 +20,7 @@ class Notes:
         self._con = con
         self._values: dict[str, str] = dict(con.execute("SELECT key, value FROM meta").fetchall())
         self._changed: set[str] = set()
+        self.rewritten = 0  # bytes of rows that the transaction took out to write them again
 
     def get(self, key: str) -> str | None:
         """A value; None where there is none."""

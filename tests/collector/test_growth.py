@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_tools import derive, dump, put_segment, spans_payload
 
-from loopscope.collector import Spool, Store, _growth, fold
+from loopscope.collector import Spool, Store, _growth, _write, fold
 
 LARGE = 20_000
 
@@ -72,6 +72,33 @@ def test_small_folds_make_few_groups(store, large):
         assert sum(rows for rows, _ in found) == 26
         assert len(found) <= 9, table
     assert len(groups(store, "folded_segments", "name")) <= 1
+
+
+def test_groups_are_joined_whole_again_and_again(store):
+    """Joined groups have holes of row ids between them: by their rows alone, a part of one would be taken."""
+    for number in range(34):
+        add(store, number, 300)
+    for table, column in (("span_rows", "start_ns"), ("tool_call_rows", "start_ns"), ("contents", "text")):
+        assert [rows for rows, _ in groups(store, table, column)] == [16, 16, 1, 1], table
+
+
+def test_one_transaction_writes_little_again(store, monkeypatch):
+    """What it frees cannot be used before the next one, so the file grows by it."""
+    taken: dict[int, dict[str, int]] = {}
+    real = _growth.rows_to_add
+
+    def watched(con, table, rows, notes):
+        found = real(con, table, rows, notes)
+        if found.num_rows > rows.num_rows:
+            taken.setdefault(number, {})[table] = found.nbytes
+        return found
+
+    monkeypatch.setattr(_write, "rows_to_add", watched)
+    monkeypatch.setattr(_growth, "MERGED_BYTES", 2_500)
+    for number in range(12):
+        add(store, number, 400)
+    assert {"contents", "span_rows", "tool_call_rows"} <= set().union(*taken.values())
+    assert all(sum(tables.values()) <= 2_500 for tables in taken.values())
 
 
 def test_duckdb_merges_nothing_by_itself(store):
