@@ -1,6 +1,6 @@
 """Long texts, stored once.
 
-A text over 256 characters is kept in the table `contents` under its hash; what refers to it keeps the
+A text over 128 characters is kept in the table `contents` under its hash; what refers to it keeps the
 hash. The messages of a conversation are sent again with every request, so a JSON text is
 cut at the boundaries of its array elements and each long element is a text of its own: a
 history that grows by two messages adds two texts.
@@ -26,6 +26,7 @@ import pyarrow as pa
 from ..guard._json_writer import json_writer
 
 __all__ = [
+    "CHECK_BITS",
     "INLINE_CHARS",
     "Contents",
     "Packer",
@@ -38,9 +39,9 @@ __all__ = [
     "unpack",
 ]
 
-# Longer texts go to `contents`. The design asks for it from 1 kB on; at 256 a database of tool spans is a
-# quarter smaller at the same fold time, because arguments and results stand in their span and in their call.
-INLINE_CHARS = 256
+# Longer texts go to `contents`. The design asks for it from 1 kB on; but arguments and results stand in their
+# span and in their call: at 256 a database of tool spans is a quarter smaller, at 128 another seventh.
+INLINE_CHARS = 128
 _MIN_PIECE = 96  # a shorter array element costs less in place than a key, a row and a join
 _MAX_DEPTH = 4  # how deep a JSON text is searched for long arrays: {"messages": [[{…}]]} needs three
 
@@ -116,7 +117,8 @@ def split_array(text: str) -> list[str] | None:
 def cut_json(text: str) -> list[Cut]:
     """Where to cut a long text: the ranges of its pieces, in order, not empty.
 
-    A text that is not JSON, or has no long array elements, is one piece.
+    A text that is not JSON, or has no long array elements, is one piece: so are arguments, which are stored
+    once then for their span and for their call.
     """
     whole = [(0, len(text))]
     cuts: list[Cut] = []
@@ -124,30 +126,34 @@ def cut_json(text: str) -> list[Cut]:
         start = _blank(text, 0)
         if text[start] not in "[{":
             return whole
-        _cut_value(text, start, None, cuts, 0)
+        if not _cut_value(text, start, cuts, 0):
+            return whole
     except (ValueError, IndexError, StopIteration, RecursionError):
         return whole
     return cuts if _worth_it(text, cuts) else whole
 
 
-def _cut_value(text: str, start: int, end: int | None, cuts: list[Cut], depth: int) -> None:
-    """Add the pieces of the array or object at `start`; `end` is its end where the caller knows it."""
+def _cut_value(text: str, start: int, cuts: list[Cut], depth: int) -> bool:
+    """Add the pieces of the array or object at `start`; whether there are elements of arrays among them."""
+    elements = False
     if text[start] == "[":
         spans, _ = _elements(text, start)
         nested = depth < _MAX_DEPTH and len(spans) <= 2  # [[message, message, …]], one batch
         for begin, stop in spans:
             if nested and text[begin] == "[" and stop - begin > INLINE_CHARS:
-                _cut_value(text, begin, stop, cuts, depth + 1)
+                elements |= _cut_value(text, begin, cuts, depth + 1)
             elif stop - begin >= _MIN_PIECE:
                 cuts.append((begin, stop))
-        return
+                elements = True
+        return elements
     for begin, stop in _values(text, start):
         if stop - begin <= INLINE_CHARS:
             continue
         if text[begin] in "[{" and depth < _MAX_DEPTH:
-            _cut_value(text, begin, stop, cuts, depth + 1)
+            elements |= _cut_value(text, begin, cuts, depth + 1)
         else:
             cuts.append((begin, stop))
+    return elements
 
 
 def _elements(text: str, start: int) -> tuple[list[Cut], int]:
@@ -195,6 +201,7 @@ def _values(text: str, start: int) -> list[Cut]:
 
 
 _two_longs = Struct(">qq").unpack
+CHECK_BITS = 0xFFFFFFFF  # of a check that are stored: whole ones would be the largest column beside the texts
 
 
 def _digest(text: bytes) -> tuple[int, int]:
@@ -243,12 +250,12 @@ class Contents:
         return _digest(clean_text(text).encode())[0]
 
     def table(self, keys: Iterable[int]) -> pa.Table:
-        """hash, check_hash (which tells texts with one hash apart) and text of some keys."""
+        """hash, check_hash (by which equal texts are found) and text of some keys."""
         wanted = sorted(keys)
         return pa.table(
             {
                 "hash": pa.array(wanted, type=pa.int64()),
-                "check_hash": pa.array([self._checks[key] for key in wanted], type=pa.int64()),
+                "check_hash": pa.array([self._checks[key] & CHECK_BITS for key in wanted], type=pa.int64()),
                 "text": pa.array([self.texts[key] for key in wanted], type=pa.string()),
             }
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..guard._override import REASON_KEY
 from ._contents import INLINE_CHARS, Contents, Packer, clean_text, finite, json_text, strict_json, unpack
 from ._records import LlmRequest, LogRecord, SpanEvent, SpanLink, SpanRecord, ToolCall
 from ._session_ids import unit_of_log
@@ -452,8 +453,15 @@ def _require(record: ToolCall | LlmRequest, names: tuple[str, ...]) -> None:
             raise ValueError(f"{type(record).__name__}.{name} is {value!r}")
 
 
-def _placed(text: str | None, contents: Contents) -> tuple[str | None, int | None]:
-    if text is None or len(text) <= INLINE_CHARS:
+# What the replay looks for in rows, without a join: words of an error at the beginning of short results, and
+# arguments that bring a reason.
+_SEARCHED_CHARS = 256
+
+
+def _placed(
+    text: str | None, contents: Contents, longest: int = INLINE_CHARS
+) -> tuple[str | None, int | None]:
+    if text is None or len(text) <= longest:
         return text, None
     return None, contents.key(text)
 
@@ -474,8 +482,11 @@ def call_row(call: ToolCall, contents: Contents, fingerprint_version: int) -> tu
         and 0 <= call.start_ns <= _LONGEST
     ):
         _require(call, _CALL_REQUIRED)
-    arguments, arguments_key = _placed(call.arguments, contents)
-    result, result_key = _placed(call.result, contents)
+    reasoned = call.arguments is not None and REASON_KEY in call.arguments
+    arguments, arguments_key = _placed(
+        call.arguments, contents, _SEARCHED_CHARS if reasoned else INLINE_CHARS
+    )
+    result, result_key = _placed(call.result, contents, _SEARCHED_CHARS)
     message, message_key = _placed(call.error_message, contents)
     return (
         call.trace_id,

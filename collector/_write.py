@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ._batch import Drop
 from ._build import Changes
+from ._contents import CHECK_BITS
 from ._growth import rows_to_add
 from ._notes import Notes
 from ._rows import CALL_COLUMNS, LOG_COLUMNS, REQUEST_COLUMNS, SPAN_COLUMNS, arrow_table
@@ -121,7 +122,7 @@ def _is_among(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> pa.Array:
 
 
 def _in_order_of_use(changes: Changes) -> pa.Table:
-    """The texts of a batch, those of one trace side by side."""
+    """The texts of a batch, JSON texts that begin alike side by side, and in each kind those of one trace."""
     used = [
         column.combine_chunks().flatten() if field_.name.endswith("_parts") else column.combine_chunks()
         for rows in (changes.spans, changes.logs, changes.calls, changes.requests)
@@ -130,7 +131,14 @@ def _in_order_of_use(changes: Changes) -> pa.Table:
     ]
     texts = changes.contents
     order = pa.chunked_array(used, type=pa.int64()).unique().drop_null()
-    return texts.take(_places(order, texts.column("hash").combine_chunks()))
+    texts = texts.take(_places(order, texts.column("hash").combine_chunks()))
+    return texts.take(pc.sort_indices(_beginnings(texts.column("text").combine_chunks())))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _beginnings(texts: pa.Array) -> pa.Array:
+    """How JSON texts begin, "" of other texts: messages, arguments and results compress better one by one."""
+    is_json = pc.or_(pc.starts_with(texts, "{"), pc.starts_with(texts, "["))  # pyright: ignore[reportAttributeAccessIssue]
+    return pc.if_else(is_json, pc.utf8_slice_codeunits(texts, 0, 8), "")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _write_contents(con: DuckDBPyConnection, texts: pa.Table, notes: Notes) -> _Keys:
@@ -139,10 +147,11 @@ def _write_contents(con: DuckDBPyConnection, texts: pa.Table, notes: Notes) -> _
         return _Keys(texts, pa.array([], type=pa.int64()))
     with registered(con, new_texts=texts):
         alike = con.execute(
-            "SELECT n.hash, c.hash FROM contents c JOIN new_texts n ON n.check_hash = c.check_hash"
+            "SELECT n.hash, c.hash FROM contents c JOIN new_texts n"  # noqa: S608
+            f" ON n.check_hash = c.check_hash & {CHECK_BITS}"  # earlier versions stored all 64
         ).fetchall()
     names = texts.column("hash").combine_chunks()
-    # 64 bits tell texts apart by chance, not those that somebody made for it: so they are compared.
+    # 32 bits find the few that may be equal, so they are compared.
     stored: dict[int, int] = {}
     fresh = texts
     if alike:

@@ -14,8 +14,8 @@ CREATE TABLE meta (
 );
 
 -- A text of any table, once. `hash` is its key, counted from 1 as texts come in: lists of keys take a fifth of
--- what they took when keys were hashes (databases of earlier versions have such, too). `check_hash` is the last 8
--- bytes of blake2b-128 over the UTF-8 text, as a signed number: texts with another one are other texts.
+-- what they took when keys were hashes (databases of earlier versions have such, too). `check_hash` is the last 4
+-- bytes of blake2b-128 over the UTF-8 text (earlier versions: 8, as a signed number): texts with others are others.
 CREATE TABLE contents (
     hash BIGINT NOT NULL,
     check_hash BIGINT NOT NULL,
@@ -92,8 +92,8 @@ CREATE TABLE trace_rows (
     changed_in BIGINT DEFAULT 0 -- `fold_serial` after the fold that wrote this row: what readers have not seen yet
 );
 
--- One tool call. Columns up to `dialect` are the fields of `ToolCall`. A short text (256 characters) stands in its
--- column, a longer one in `contents` under the key in `…_content`; at most one of the two is not NULL.
+-- One tool call. Columns up to `dialect` are the fields of `ToolCall`. A short text (128 characters; a result: 256)
+-- stands in its column, a longer one in `contents` under the key in `…_content`; at most one of the two is not NULL.
 CREATE TABLE tool_call_rows (
     trace_id VARCHAR NOT NULL,
     span_id VARCHAR NOT NULL,

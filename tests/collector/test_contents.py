@@ -133,6 +133,19 @@ def test_messages_inside_an_object_and_inside_a_batch_are_found():
         assert [contents.texts[key] for key in parts] == [json.dumps(message) for message in history]
 
 
+def test_arguments_are_one_text_with_those_of_their_call():
+    """Written as text or as an object; an object with messages in it is still cut, with all that is long."""
+    arguments = {"query": "q" * 300, "options": {"sites": ["a", "b"], "text": "t" * 200}}
+    contents = Contents()
+    key = contents.key(json_text(arguments))
+    for value in (json_text(arguments), arguments):
+        assert pack(Packer(contents), {"arguments": value})[1] == [key]
+    assert len(contents.texts) == 1
+    body = json.dumps({"system": "s" * 300, "messages": [{"role": "user", "content": "c" * 300}]})
+    _, parts = pack(Packer(contents), {"body": body})
+    assert [contents.texts[part][:9] for part in parts] == ['"' + "s" * 8, '{"role": ']
+
+
 def test_short_texts_stay_in_place():
     contents = Contents()
     template, parts = pack(Packer(contents), {"a": "x" * INLINE_CHARS, "b": [1, 2], "c": None})

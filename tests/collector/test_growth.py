@@ -101,6 +101,21 @@ def test_one_transaction_writes_little_again(store, monkeypatch):
     assert all(sum(tables.values()) <= 2_500 for tables in taken.values())
 
 
+def test_texts_of_one_kind_stand_side_by_side(store):
+    """They compress better so, and those of one trace are still in the order of its spans."""
+    spans = []
+    for number in range(1, 6):
+        texts = {"arguments": '{"query": "' + text(number, 200), "result": text(number, 300)}
+        spans.append({"trace": 1, "span": number, "start": number, "end": 9, "attributes": texts})
+    put_segment(Spool(store.path), [("traces", spans_payload(*spans))], name="a.seg", received_ns=1)
+    fold(store, derive=derive)
+    with store.lease() as con:
+        found = con.execute("SELECT left(text, 13) FROM contents ORDER BY hash").fetchall()
+    results = [(text(number, 300)[:13],) for number in range(1, 6)]
+    arguments = [(f'{{"query": "{number} ',) for number in range(1, 6)]
+    assert found == [*results, *arguments]
+
+
 def test_duckdb_merges_nothing_by_itself(store):
     """It would go by the number of rows, however large they are."""
     with store.lease() as con:

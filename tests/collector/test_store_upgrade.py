@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from store_tools import spans_payload
 
-from loopscope.collector import Spool, Store, fold
+from loopscope.collector import Spool, Store, _contents, fold
 from loopscope.collector._schema import SCHEMA_VERSION
 
 REFUSAL = "Error code: 400 - No tool output found for function call call_a."
@@ -113,3 +113,27 @@ def test_a_trace_says_in_which_fold_it_changed(tmp_path):
     second, rows = changed(_refused(3, 2))
     assert second > first
     assert rows == [first, second]
+
+
+def test_texts_with_checks_of_an_earlier_version_are_found(tmp_path):
+    path = tmp_path / "t.duckdb"
+    asked = _refused(1, 1)
+    asked["attributes"] = {"gen_ai.operation.name": "chat", "gen_ai.prompt": "long " * 100}
+    Spool(path).write([("traces", spans_payload(asked))])
+    fold(Store(path))
+
+    def texts() -> list[tuple[str, int]]:
+        with Store(path).lease() as con:
+            return con.execute("SELECT text, check_hash FROM contents ORDER BY text").fetchall()
+
+    before = texts()
+    assert all(0 <= check < 1 << 32 for _, check in before)
+    whole = {text: _contents._digest(text.encode())[1] for text, _ in before}
+    assert whole
+    with Store(path).write() as con:  # they stored 64 bits
+        for text, check in whole.items():
+            con.execute("UPDATE contents SET check_hash = ? WHERE text = ?", [check, text])
+    Spool(path).write([("traces", spans_payload({**asked, "trace": 2, "span": 2}))])
+    assert fold(Store(path)).spans == 1
+    assert dict(texts()) == whole
+    assert len(texts()) == len(whole)
