@@ -171,6 +171,7 @@ _STYLE = """<style>
 .js-plotly-plot .xtitle, .js-plotly-plot .ytitle, .js-plotly-plot .legendtext,
 .js-plotly-plot .bartext-outside, .js-plotly-plot .textpoint text {
   fill: currentColor !important; }
+[data-testid="stSkeleton"] { animation: none !important; }
 .st-key-latent [data-stale="true"] { opacity: 1 !important; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] > div { opacity: 0.92 !important; }
 [data-testid="stButtonGroup"] button[data-selected="true"] { color: light-dark(#2450BE, #94B3FF) !important; }
@@ -199,7 +200,8 @@ def style() -> None:
     The size of a page's first sentence; the page's own text colour for texts of charts, which follows a
     switch between light and dark without a rerun; no fading of a part that draws itself anew every few
     seconds while it works; and colours of small grey texts, of code and of what is chosen that keep a
-    contrast of 4.5:1, which Streamlit's own do not on a light ground.
+    contrast of 4.5:1, which Streamlit's own do not on a light ground. Places that wait for their part stand
+    still: where no graphics processor draws them, their shimmer takes a core from the server they wait for.
     """
     st.logo(WORDMARK, icon_image=ICON, size="medium")
     st.html(_STYLE)

@@ -81,10 +81,19 @@ def test_every_page_by_its_own_link_and_nothing_sticks_out(samples_server, visit
         tab.check()
 
 
-def test_there_is_no_deploy_button(samples_server, visit):
+def test_there_is_no_deploy_button_and_what_waits_stands_still(samples_server, visit):
     tab = visit(samples_server)
     tab.open()
     assert tab.page.get_by_test_id("stAppDeployButton").count() == 0
+    moves = """testid => {
+        const place = document.createElement('div');
+        place.dataset.testid = testid;
+        place.style.animation = '1s infinite shimmer';
+        document.body.append(place);
+        return getComputedStyle(place).animationName;
+    }"""
+    assert tab.page.evaluate(moves, "stSkeleton") == "none"
+    assert tab.page.evaluate(moves, "stOther") == "shimmer"
 
 
 def test_a_slider_changes_the_counts(samples_server, visit):
