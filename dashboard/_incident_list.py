@@ -119,6 +119,7 @@ def _labels_of_the_bar() -> None:
         format_func=label_text,
         key="label_here",
         on_change=chosen,
+        wrap=True,
     )
 
 
@@ -130,6 +131,7 @@ def _pills(label: str, key: str, names: Mapping[str, str], *, single: bool = Fal
         format_func=lambda name: names[name],  # what the link says, so without a changing number
         key=key,
         bind="query-params",
+        wrap=True,
     )
 
 

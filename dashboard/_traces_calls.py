@@ -34,6 +34,7 @@ def _calls(head: RunHead, policy: GuardPolicy) -> None:
         format_func=lambda name: "✗ failed" if name == "failed" else verdict_text(name),
         key="run_calls_only",
         label_visibility="collapsed",
+        wrap=True,
     )
     actions = tuple(name for name in chosen if name in VERDICTS)
     page = max(1, int(st.session_state.get("run_calls_page", 1)))

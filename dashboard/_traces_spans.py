@@ -154,6 +154,7 @@ def _window(tree: SpanTree, state: dict[str, Any], since: int | None, until: int
             format_func=lambda name: _SHOWN[name][0],
             key="spans_only",
             label_visibility="collapsed",
+            wrap=True,
         )
         find = st.text_input(
             "Name",

@@ -54,7 +54,7 @@ def columns(window: SpanWindow, fold: Any) -> dict[str, Any]:
     length = duration(window.last_ns - window.first_ns)
     return {
         "fold": fold,
-        "name": text("Span", width=225),
+        "name": text("Span", width=204),
         "verdict": _ui.verdict_column("Verdict", 120),
         "bar": st.column_config.ImageColumn(f"0 s … {length}", width=_WIDTH + 16),
         "took": text("Took", width=72, help="Of several spans: inside them, summed up"),

@@ -227,6 +227,7 @@ def _failed(seen: RequestAnalysis) -> None:
         key="verdict",
         bind="query-params",
         label_visibility="collapsed",
+        wrap=True,
     )
     shown = [one for one in seen.requests if not chosen or (one.verdict or "not_judged") in chosen]
     rows = _ui.page_of(len(shown), key="requests_page", what="requests", rows=_ROWS)

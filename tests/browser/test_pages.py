@@ -21,6 +21,11 @@ PAGES = ("Overview", "Incidents", "Tuning", "Errors", "Requests", "Traces", "Imp
 PATHS = ("", "incidents", "tuning", "errors", "requests", "traces", "health")
 
 
+# Choices of which a part is out of sight: they wrap.
+CUT_OFF = """() => [...document.querySelectorAll('[data-testid="stButtonGroup"] button')]
+    .filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.innerText)"""
+
+
 @pytest.fixture(scope="module")
 def samples_server(serve, tmp_path_factory):
     db = tmp_path_factory.mktemp("samples") / "samples.duckdb"
@@ -78,6 +83,7 @@ def test_every_page_by_its_own_link_and_nothing_sticks_out(samples_server, visit
         assert tab.sentence().strip()
         wide = tab.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width
+        assert tab.page.evaluate(CUT_OFF) == []
         tab.check()
 
 
