@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -215,6 +216,29 @@ def test_a_span_is_given_whole(samples):
     assert (cut.attributes, cut.attributes_length) == (attributes[:10], len(attributes))
     with pytest.raises(NotFoundError, match="no span"):
         span_detail(samples, trace, "0" * 16)
+
+
+def test_for_one_span_no_other_texts_are_put_together():
+    """The view would do that of all spans before it looks at the condition."""
+    con = database(
+        spans=[("t", "wanted", START, START + SECOND, 0), ("t", "other", START, START + SECOND, 0)]
+    )
+    con.execute(
+        "UPDATE span_rows SET attributes = span_id, attribute_parts = [1], event_parts = [1], events = '[]'"
+    )
+    con.execute(
+        "INSERT INTO trace_rows (trace_id, spans, first_start_ns, last_start_ns, logs, stale)"
+        f" VALUES ('t', 2, {START}, {START}, 0, FALSE)"
+    )
+    con.execute(
+        "CREATE OR REPLACE MACRO whole_text(template, keys) AS (SELECT p.text FROM (SELECT unnest(keys),"
+        " CASE WHEN template = 'other' THEN error('put together') ELSE template || '!' END AS text) p"
+        " LIMIT 1)"
+    )
+    with pytest.raises(duckdb.Error, match="put together"):
+        con.execute("SELECT attributes FROM spans WHERE span_id = 'wanted'").fetchall()
+    found = span_detail(con, "t", "wanted")
+    assert (found.attributes, found.events, found.links) == ("wanted!", "[]!", "[]")
 
 
 def test_log_records_of_a_run(samples):
