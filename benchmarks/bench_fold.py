@@ -2,14 +2,16 @@
 
     python benchmarks/bench_fold.py [--spans 40000] [--requests 1000] [--samples 75] [--child]
     python benchmarks/bench_fold.py --only tools --spans 1000000      # memory of a large backlog
+    python benchmarks/bench_fold.py --only agents --spans 100000      # bytes on the disk; 1.3 GB of spool
 
 Loads, each in a process of its own, which has its own peak memory: tool spans of about 1.3 kB, and small
 folds into that database; those half and half (by bytes) with LLM requests of 27 kB, of growing histories;
 agent traces of 41 spans with messages of 1.5 kB; the import of an Inspect log whose samples have results of
 400 kB and repeat them in every request. The baseline, from the same run, is decoding the same segments and
 doing nothing with them; for the import, json.loads of each sample. Ratios are of CPU time. Bytes in the
-database stand beside those of the same spans as OTLP JSON. With --child (Linux) the two processes of a server
-are told apart: the one that takes longer bounds what two cores can do.
+database, free blocks of the file included, stand beside those of the same spans as OTLP JSON, and by table.
+With --child (Linux) the two processes of a server are told apart: the one that takes longer bounds what two
+cores can do.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from _disk import disk_by_table
 from _memory import peak_memory
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -316,6 +319,7 @@ def run(
     print(split, end="")
     with store.lease() as con:
         free = con.execute("SELECT free_blocks * block_size FROM pragma_database_size()").fetchall()[0][0]
+        by_table = disk_by_table(con, result.spans)
     print(f"  opening and closing the file {turns / result.spans * 1e6:.1f} µs a span")
     print(f"  {report_holds(holds)}")
     derived = result.calls + result.requests
@@ -323,6 +327,7 @@ def run(
         f"  {size / result.spans:.0f} B a span in the database, {free / result.spans:.0f} of them free;"
         f" {size / derived:.0f} a call or request, 1/{as_json * writer.spans / size:.1f} of the OTLP JSON"
     )
+    print(f"  B a span by table (groups of rows): {by_table}")
     return store
 
 
