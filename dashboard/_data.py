@@ -14,6 +14,7 @@ The lease is taken with the first question whose answer is not cached and let go
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,6 +99,9 @@ def _incidents(
 def _tree(db: str, version: int, about: str, _ask: Callable[[], traces.SpanTree]) -> traces.SpanTree:
     return _ask()
 
+
+asked = threading.Event()
+"""Set once a page has asked something."""
 
 _stamps: dict[str, tuple[int, int]] = {}
 """The stamp of each database when its version was last read."""
@@ -503,13 +507,23 @@ def reader() -> Iterator[Reader]:
     if outer is not None:
         yield outer
         return
-    with rp.one_state():  # while spans come in, a later question would find a newer store than the first
-        mine = Reader()
+    asked.set()
+    with reader_ahead() as mine:
         token = _current.set(mine)
         try:
             yield mine
         finally:
             _current.reset(token)
+
+
+@contextmanager
+def reader_ahead() -> Iterator[Reader]:
+    """A reader of no page: for answers that are kept before one asks for them."""
+    with rp.one_state():  # while spans come in, a later question would find a newer store than the first
+        mine = Reader()
+        try:
+            yield mine
+        finally:
             mine.release()
 
 

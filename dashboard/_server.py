@@ -12,6 +12,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from ..collector._receiver import http_app
 from ..guard import LoopscopeError, StoreBusyError
 from . import _follow
 from ._links import LINKS_VARIABLE, parsed
-from ._warm import warmed
+from ._warm import counting, warmed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -99,6 +100,8 @@ def serve(
         page_server = None
         if dashboard:
             page_socket = cleanup.enter_context(_listen(host, port, "--port"))
+            if find_spec("streamlit") is not None:
+                cleanup.enter_context(counting(db_path))
             page_server = _Server(_dashboard_app(page_socket, local, token), page_socket, websockets=True)
             servers.append(page_server)
         stop = stop or threading.Event()
@@ -113,7 +116,7 @@ def serve(
         if token is not None:
             say(_about_token(host, local, page_server))
         if page_server is not None:
-            cleanup.enter_context(warmed(db_path))
+            cleanup.enter_context(warmed())
         if page_server is not None and open_browser:
             webbrowser.open(page_server.url + (f"/?{urlencode({'token': token})}" if token else ""))
         stop.wait()

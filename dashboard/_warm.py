@@ -6,22 +6,39 @@ import gc
 import importlib
 import pkgutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..collector import Store
 from ..guard import LoopscopeError
 
-__all__ = ["warmed"]
+__all__ = ["counting", "warmed"]
 
 _HEAVY = ("pandas", "plotly.graph_objects", "loopscope.replay")
 """Before the modules of pages, each of which then takes next to nothing."""
 
 
 @contextmanager
-def warmed(db: Path) -> Iterator[None]:
-    """Load the modules of pages in a thread, and in another count repeats, which nearly all pages ask for.
+def counting(db: Path) -> Iterator[None]:
+    """Count repeats in a thread, which nearly all pages ask for; begun while Streamlit is being loaded.
+
+    A page that is asked for meanwhile waits for the same count, and does not begin one of its own.
+    """
+
+    def count() -> None:
+        from ..replay import find_incidents
+
+        with suppress(LoopscopeError), Store(db).lease() as con:
+            find_incidents(con)
+
+    with _threads(count):
+        yield
+
+
+@contextmanager
+def warmed() -> Iterator[None]:
+    """Load the modules of pages in a thread, and in another work out what the first page says.
 
     Streamlit collects garbage after every run of a script, also of the smallest fragment, and a full
     collection looks at all that Plotly, pandas and Streamlit are made of: 0.08 s in which every other thread
@@ -43,20 +60,36 @@ def warmed(db: Path) -> Iterator[None]:
         if not ended.is_set():
             gc.freeze()
 
-    def count() -> None:
-        from ..replay import find_incidents
+    def answer() -> None:
+        from ..replay import ALL
+        from . import _data, _policy
 
-        # A page that is asked for meanwhile waits for the same count, and does not begin one of its own.
-        with suppress(LoopscopeError), Store(db).lease() as con:
-            find_incidents(con)
+        with suppress(Exception), _data.reader_ahead() as ask:
+            policy = _policy.saved().policy
+            questions = (ask.options, lambda: ask.overview(policy, ALL), lambda: ask.impact(policy, ALL))
+            for question in questions:
+                # A browser loads scripts for a second; a page that is there asks for what it needs itself.
+                if ended.is_set() or _data.asked.is_set():
+                    return
+                question()
 
-    threads = [threading.Thread(target=one, name="loopscope-warm", daemon=True) for one in (load, count)]
+    try:
+        with _threads(load, answer):
+            try:
+                yield
+            finally:
+                ended.set()
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def _threads(*targets: Callable[[], None]) -> Iterator[None]:
+    threads = [threading.Thread(target=one, name="loopscope-warm", daemon=True) for one in targets]
     for thread in threads:
         thread.start()
     try:
         yield
     finally:
-        ended.set()
         for thread in threads:
             thread.join(5)
-        gc.unfreeze()
