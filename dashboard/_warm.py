@@ -6,6 +6,7 @@ import gc
 import importlib
 import pkgutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,9 @@ __all__ = ["counting", "warmed"]
 
 _HEAVY = ("pandas", "plotly.graph_objects", "loopscope.replay")
 """Before the modules of pages, each of which then takes next to nothing."""
+
+_LAST_SECONDS = 5.0
+"""What threads may take at the end; they are inside of a query then."""
 
 
 @contextmanager
@@ -91,5 +95,6 @@ def _threads(*targets: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
+        deadline = time.monotonic() + _LAST_SECONDS
         for thread in threads:
-            thread.join(5)
+            thread.join(max(0.0, deadline - time.monotonic()))
