@@ -15,7 +15,14 @@ from queue import Empty, Queue
 
 import pytest
 
-_CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The first is Chromium without the windows around its pages, which take a sixth of a visit's CPU time.
+_CANDIDATES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 _ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -94,11 +94,13 @@ def test_a_link_with_a_label_opens_the_same_view_and_clears(samples_server, visi
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["", "errors", "health"])
-def test_texts_have_the_contrast_that_reading_takes(samples_server, visit, path, scheme):
+def test_texts_have_the_contrast_that_reading_takes(samples_server, visit, scheme):
     tab = visit(samples_server, scheme=scheme)
-    tab.open(path)
-    assert tab.page.evaluate(AUDIT) == {}
+    faint = {}
+    for path in ("", "errors", "health"):  # in one tab, which loads the scripts once
+        tab.open(path)
+        faint[path] = tab.page.evaluate(AUDIT)
+    assert faint == {"": {}, "errors": {}, "health": {}}
 
 
 def test_the_filter_bar_and_the_navigation_are_reached_by_keyboard(samples_server, visit):
