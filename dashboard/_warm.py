@@ -89,6 +89,9 @@ def warmed() -> Iterator[None]:
 
 @contextmanager
 def _threads(*targets: Callable[[], None]) -> Iterator[None]:
+    # pandas and pyarrow load one another: where two threads begin with one each, both find halves.
+    with suppress(ImportError):
+        importlib.import_module("pandas")
     threads = [threading.Thread(target=one, name="loopscope-warm", daemon=True) for one in targets]
     for thread in threads:
         thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import time
 from threading import Event
@@ -29,6 +30,16 @@ def test_what_pages_need_is_loaded_and_left_out_of_collections_until_the_server_
         assert "loopscope.dashboard._tuning" in sys.modules
         assert "plotly" in sys.modules
     assert not gc.get_freeze_count()
+
+
+def test_no_thread_begins_while_pandas_is_loaded_by_halves() -> None:
+    code = (
+        "import sys; from loopscope.dashboard._warm import _threads\n"
+        "assert 'pandas' not in sys.modules; seen = []\n"
+        "with _threads(lambda: seen.append(hasattr(sys.modules.get('pandas'), 'Series'))): pass\n"
+        "assert seen == [True], seen"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_repeats_are_counted_before_anybody_asks(tmp_path) -> None:
