@@ -58,6 +58,7 @@ class ChildBench:
         self._expected: list[int] = []  # numbers of questions that are not answered yet
         self._answers: dict[int, tuple[bool, Any]] = {}
         self._asked = 0
+        self._finished: set[str] = set()  # since the last question
 
     @property
     def pid(self) -> int:
@@ -77,8 +78,8 @@ class ChildBench:
         return self._answer(self._send("build", number, plan, stored, taken))
 
     def finish(self, names: set[str]) -> None:
-        """As `Workbench.finish`."""
-        self._answer(self._send("finish", names))
+        """As `Workbench.finish`. Said with the next question: its answer would come after deriving."""
+        self._finished |= names
 
     def requeue(self, paths: list[Path]) -> None:
         """As `Workbench.requeue`."""
@@ -108,9 +109,10 @@ class ChildBench:
             self._hear()
         self._sent += 1
         try:
-            self._talk.say((self._sent, method, arguments))
+            self._talk.say((self._sent, method, arguments, self._finished))
         except OSError as error:
             raise self._lost() from error
+        self._finished = set()
         self._expected.append(self._sent)
         return self._sent
 
@@ -155,10 +157,11 @@ def main(descriptor: int, db_path: str) -> None:
     bench = Workbench(spool, derive_trace, decoders)
     while True:
         try:
-            number, method, arguments = talk.heard()
+            number, method, arguments, finished = talk.heard()
         except (EOFError, OSError):
             return
         try:
+            bench.finish(finished)
             if method == "reset":
                 bench = Workbench(spool, derive_trace, decoders)
                 answer = (number, True, None)

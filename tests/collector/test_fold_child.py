@@ -287,7 +287,8 @@ def test_answers_come_to_their_questions_in_any_order(store):
         bench.ask(Limits(1 << 20, 2))
         first = bench.taken()
         bench.ask(Limits(1 << 20, 2))
-        bench.finish({path.name for path in first.segments})  # asked while the batch is not yet fetched
+        bench.finish({path.name for path in first.segments})  # said while the batch is not yet fetched,
+        assert not bench._answers  # and not waited for
         second = bench.taken()
         assert [path.name for path in first.segments + second.segments] == ["000-h-1.seg", "001-h-1.seg"]
     finally:
