@@ -131,8 +131,9 @@ def _in_order_of_use(changes: Changes) -> pa.Table:
     ]
     texts = changes.contents
     order = pa.chunked_array(used, type=pa.int64()).unique().drop_null()
-    texts = texts.take(_places(order, texts.column("hash").combine_chunks()))
-    return texts.take(pc.sort_indices(_beginnings(texts.column("text").combine_chunks())))  # pyright: ignore[reportAttributeAccessIssue]
+    places = _places(order, texts.column("hash").combine_chunks())
+    kinds = _beginnings(texts.column("text").combine_chunks()).take(places)
+    return texts.take(places.take(pc.sort_indices(kinds)))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _beginnings(texts: pa.Array) -> pa.Array:
