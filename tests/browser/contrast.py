@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["AUDIT"]
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["faint_texts"]
 
 # Texts with their contrast against the nearest grounds below them, those under 4.5:1 (3:1 where large).
-AUDIT = """() => {
+_AUDIT = """() => {
     // Icons are no texts; numbers of a slider stand above its handle and not on it.
     const SKIP = 'canvas, [disabled], [aria-disabled="true"], [data-testid="stIconMaterial"], '
         + '[data-testid="stSlider"]';
@@ -61,3 +64,12 @@ AUDIT = """() => {
     }
     return bad;
 }"""
+
+
+def faint_texts(tab: Any, links: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Texts of too little contrast by the name of the place; in one tab, which loads the scripts once."""
+    faint = {}
+    for name, link in links.items():
+        tab.open(link)
+        faint[name] = tab.page.evaluate(_AUDIT)
+    return faint

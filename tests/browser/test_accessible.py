@@ -9,7 +9,7 @@ from loopscope.guard import GuardPolicy
 from loopscope.replay import analyse_requests, find_incidents
 from loopscope.sample_traces import files
 
-from .contrast import AUDIT
+from .contrast import faint_texts
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.browser
@@ -72,11 +72,7 @@ def links(server) -> dict[str, str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_have_the_contrast_that_reading_takes(server, links, visit, scheme):
     tab = visit(server, scheme=scheme)
-    faint = {}
-    for place in PLACES:  # in one tab, which loads the scripts once
-        tab.open(links[place])
-        faint[place] = tab.page.evaluate(AUDIT)
-    assert faint == {place: {} for place in PLACES}
+    assert faint_texts(tab, links) == {place: {} for place in PLACES}
 
 
 @pytest.mark.parametrize("place", ["", "incident", "requests", "request", "run"])

@@ -13,7 +13,7 @@ import pytest
 from loopscope.collector import import_paths
 from loopscope.sample_traces import files
 
-from .contrast import AUDIT
+from .contrast import faint_texts
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 expect.set_options(timeout=30_000)
@@ -96,11 +96,8 @@ def test_a_link_with_a_label_opens_the_same_view_and_clears(samples_server, visi
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_have_the_contrast_that_reading_takes(samples_server, visit, scheme):
     tab = visit(samples_server, scheme=scheme)
-    faint = {}
-    for path in ("", "errors", "health"):  # in one tab, which loads the scripts once
-        tab.open(path)
-        faint[path] = tab.page.evaluate(AUDIT)
-    assert faint == {"": {}, "errors": {}, "health": {}}
+    links = {"overview": "", "errors": "errors", "health": "health"}
+    assert faint_texts(tab, links) == {"overview": {}, "errors": {}, "health": {}}
 
 
 def test_the_filter_bar_and_the_navigation_are_reached_by_keyboard(samples_server, visit):
