@@ -15,7 +15,7 @@ FROM (
 
 
 def disk_by_table(con: Any, spans: int) -> str:
-    """Bytes a span in the blocks of each table (and its groups of rows), in free blocks and in all others."""
+    """Bytes a span in the blocks of each table (and its groups of rows), and in others that are not free."""
     size, total, free = con.execute(
         "SELECT block_size, total_blocks, free_blocks FROM pragma_database_size()"
     ).fetchall()[0]
@@ -27,4 +27,4 @@ def disk_by_table(con: Any, spans: int) -> str:
         for blocks, groups, table in sorted(found)[::-1]
         if blocks
     ]
-    return ", ".join([*parts, f"free {free * size / spans:.0f}", f"the rest {rest * size / spans:.0f}"])
+    return ", ".join([*parts, f"the rest {rest * size / spans:.0f}"])

@@ -16,7 +16,7 @@ from ..guard import LoopscopeError
 
 __all__ = ["counting", "warmed"]
 
-_HEAVY = ("pandas", "plotly.graph_objects", "loopscope.replay")
+_HEAVY = ("plotly.graph_objects", "loopscope.replay")
 """Before the modules of pages, each of which then takes next to nothing."""
 
 _LAST_SECONDS = 5.0
